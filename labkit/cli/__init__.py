@@ -1,0 +1,5 @@
+"""The ``labkit`` command."""
+
+from labkit.cli.app import main
+
+__all__ = ["main"]
