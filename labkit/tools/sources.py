@@ -1,0 +1,151 @@
+"""The sources that cost nothing: the user's folder, PATH, and the cache.
+
+A source gives a path or raises `Unavailable`, whose text says why the next one is tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from labkit.paths import BIN_ENV, cache_dir
+from labkit.tools.catalog import Platform, Tool, Version
+
+VERSION_TIMEOUT_S = 10.0
+"""Time for a binary on PATH to print its version, in seconds."""
+
+_VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)\b")
+
+_RECORD = "record.json"
+
+
+class Unavailable(Exception):
+    """A source cannot give a tool; the text says why."""
+
+
+def from_folder(tool: Tool) -> Path:
+    """From the folder that the user names; taken as it is, whatever its version."""
+    folder = os.environ.get(BIN_ENV)
+    if not folder:
+        raise Unavailable(f"{BIN_ENV} is not set")
+    path = Path(folder).expanduser().absolute() / tool.name
+    if not path.is_file():
+        raise Unavailable(f"{path} is not there")
+    if not os.access(path, os.X_OK):
+        raise Unavailable(f"{path} may not be executed")
+    return path
+
+
+def from_path(tool: Tool) -> Path:
+    """From PATH, when its version fits."""
+    found = shutil.which(tool.name)
+    if not found:
+        raise Unavailable(f"no {tool.name} on PATH")
+    path = Path(found).absolute()
+    version = _version_of(path, tool)
+    if not tool.fits(version):
+        has = ".".join(map(str, version)) or "no version that we can read"
+        raise Unavailable(f"{path} is {has}, and {tool.version} is needed")
+    return path
+
+
+def _version_of(path: Path, tool: Tool) -> Version:
+    """A binary's version; remembered by its size and time, since asking takes a while."""
+    memory = cache_dir() / "tools" / "versions.json"
+    key = f"{path}|{_stamp(path)}"
+    known = _load(memory)
+    if key not in known:
+        known = {**known, key: _asked(path, tool)}
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        _write(memory, known)
+    return tuple(known[key])
+
+
+def _asked(path: Path, tool: Tool) -> Version:
+    try:
+        done = subprocess.run(
+            [path, *tool.ask],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=VERSION_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    match = _VERSION.search(done.stdout + done.stderr)
+    return tuple(int(part) for part in match.groups()) if match else ()
+
+
+def cached_path(tool: Tool, on: Platform) -> Path:
+    """Where the cache keeps a tool, whether it is there or not."""
+    return cache_dir() / "tools" / tool.name / f"{tool.version}-{on}" / tool.name
+
+
+def from_cache(tool: Tool, on: Platform) -> Path:
+    """From the cache, when the file is still the one that was verified."""
+    path = cached_path(tool, on)
+    record = _load(path.with_name(_RECORD))
+    if not path.is_file() or not record:
+        raise Unavailable("not in the cache")
+    if record.get("stamp") != _stamp(path) and record.get("sha256") != sha256(path):
+        raise Unavailable(f"{path} is not the file that was put there; it is got again")
+    return path
+
+
+def into_cache(tool: Tool, on: Platform, made: Path, *, source: str) -> Path:
+    """Move a finished binary into the cache, at once and with its checksum.
+
+    Args:
+        tool: which tool it is.
+        on: for which platform.
+        made: the binary, on the same file system as the cache.
+        source: where it came from, for people.
+    """
+    made.chmod(0o755)
+    path = cached_path(tool, on)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {"sha256": sha256(made), "stamp": _stamp(made), "source": source}
+    made.replace(path)
+    _write(path.with_name(_RECORD), record)
+    return path
+
+
+def source_of(path: Path) -> str:
+    """Where a cached binary came from."""
+    return str(_load(path.with_name(_RECORD)).get("source", ""))
+
+
+def sha256(path: Path) -> str:
+    """A file's SHA-256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
