@@ -1,0 +1,1 @@
+"""The exercises of each lab, one module per lab, beside the notebooks of the same numbers."""

@@ -1,0 +1,58 @@
+"""`open_lab`: the first line of every notebook."""
+
+from __future__ import annotations
+
+import os
+
+from labkit.course import events
+from labkit.course.lab import Lab
+from labkit.errors import LabError
+
+CLUSTER_ENV = "LABKIT_CLUSTER"
+"""Names the cluster that labs use; the default cluster when it is not set."""
+
+
+def open_lab(number: str) -> Lab:
+    """Begin a lab: an empty namespace on the cluster, and the magics of the course.
+
+    The cluster is the one that ``LABKIT_CLUSTER`` names, or the default one. In a notebook,
+    ``%kubectl`` and ``%%manifest`` work on it from here on.
+
+    Args:
+        number: the lab, e.g. ``"01"``.
+
+    Raises:
+        ClusterError: there is no cluster; the message says how to get one.
+        BadInput: there is no such lab.
+    """
+    from labkit.cluster import Cluster
+    from labkit.cluster.spec import DEFAULT_NAME
+
+    cluster = Cluster.attach(os.environ.get(CLUSTER_ENV) or DEFAULT_NAME)
+    lab = Lab(number, cluster)
+    if not lab.client.readyz():
+        raise LabError(
+            f"cluster {cluster.name!r} does not answer",
+            hint="bring it up again; it keeps its data",
+            see=f"labkit up --name {cluster.name}",
+        )
+    lab.reset()
+    _add_magics(lab)
+    events.record(events.OPENED, lab=number, cluster=cluster.name)
+    print(
+        f"Lab {number} on cluster '{cluster.name}': Kubernetes {lab.client.version()}, "
+        f"{len(lab.nodes())} node(s), namespace {lab.namespace}"
+    )
+    return lab
+
+
+def _add_magics(lab: Lab) -> None:
+    try:
+        from IPython.core.getipython import get_ipython
+    except ImportError:  # a plain script, without notebooks installed
+        return
+    shell = get_ipython()
+    if shell is not None:
+        from labkit.course.magics import register
+
+        register(shell, lab)

@@ -1,0 +1,50 @@
+"""Images: names that are accepted. Nothing is pulled, and nothing pretends to be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Lock
+
+
+class Images:
+    """The image names that were asked for on this node.
+
+    Args:
+        path: the file that remembers them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        try:
+            self._names = list(json.loads(path.read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError):
+            self._names = []
+
+    def names(self) -> list[str]:
+        """All names, in the order in which they came."""
+        with self._lock:
+            return list(self._names)
+
+    def add(self, name: str) -> None:
+        """Accept a name."""
+        with self._lock:
+            if name not in self._names:
+                self._save([*self._names, name])
+
+    def remove(self, name: str) -> None:
+        """Forget a name, or what `reference` made of it."""
+        with self._lock:
+            self._save([one for one in self._names if name not in (one, reference(one))])
+
+    def _save(self, names: list[str]) -> None:
+        beside = self._path.with_name(f".{self._path.name}.new")
+        beside.write_text(json.dumps(names), encoding="utf-8")
+        beside.replace(self._path)
+        self._names = names
+
+
+def reference(name: str) -> str:
+    """What stands in a pod's status as its image id, and says what it is."""
+    return f"labkit://not-pulled/{name}"
