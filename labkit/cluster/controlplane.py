@@ -83,13 +83,15 @@ def components(
     """The control plane, in the order in which it starts."""
     settings = ",".join(f"{g}={str(on).lower()}" for g, on in gates(asked, version).items())
     port = choices.ports[APISERVER]
-    serving = (f"port:{port}",)
+    serving = (f"serves:{port}",)
     return [
         Component(name=ETCD, argv=(choices.binaries[ETCD], *_etcd(layout)), env=_memory(60)),
         Component(
             name=APISERVER,
             argv=(choices.binaries[APISERVER], *_apiserver(layout, port, settings, asked)),
             env=_memory(320),
+            # Refused once, it would try again only after a second.
+            waits_for=(f"socket:{layout.folder}/etcd-client:0",),
             ports=(port,),
         ),
         Component(
@@ -124,9 +126,9 @@ def _etcd(layout: Layout) -> list[str]:
         f"--initial-cluster=lab={_ETCD_PEERS}",
         # A lab may lose its last second when the machine itself fails, and starts faster.
         "--unsafe-no-fsync",
-        # It is alone: nobody has to hear its heart ten times a second.
-        "--heartbeat-interval=500",
-        "--election-timeout=2500",
+        # It is alone and elects itself, after one to five heartbeats: the fewer the sooner.
+        "--heartbeat-interval=100",
+        "--election-timeout=500",
         "--snapshot-count=5000",
         "--log-level=warn",
     ]

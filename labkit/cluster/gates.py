@@ -3,28 +3,74 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
+from contextlib import suppress
 
-from labkit.cluster import ports
+from labkit.cluster.ports import LOOPBACK
 
-
-def is_there(what: str) -> bool:
-    """Whether ``port:6443`` or ``socket:/path`` answers."""
-    kind, _, where = what.partition(":")
-    if kind == "port":
-        return ports.answers(int(where))
-    return _socket_answers(where)
+_PLAIN = b"GET / HTTP/1.0\r\n\r\n"
+"""A TLS server answers this with a plain refusal, which is all we want to hear."""
 
 
-def _socket_answers(path: str) -> bool:
-    # A socket's address has room for 107 bytes only; the way through /proc is always short.
+class Gates:
+    """Looks at ``serves:PORT`` and ``socket:/path``; keeps what it has begun between two looks.
+
+    A server may have its port open long before it answers: the kernel takes connections for
+    it. So a question is put once, and the gate opens when an answer has come.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, socket.socket] = {}
+
+    def is_open(self, what: str) -> bool:
+        """Whether it is there by now."""
+        kind, _, where = what.partition(":")
+        if kind == "socket":
+            return _answers(where)
+        asked = self._asked.pop(what, None) or _ask(int(where))
+        if asked is None:
+            return False
+        verdict = _heard(asked)
+        if verdict is None:
+            self._asked[what] = asked
+            return False
+        asked.close()
+        return verdict
+
+
+def _ask(port: int) -> socket.socket | None:
+    line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        folder = os.open(os.path.dirname(path), os.O_PATH)  # noqa: PTH120
+        line.settimeout(0.5)
+        line.connect((LOOPBACK, port))
+        line.sendall(_PLAIN)
+    except OSError:
+        line.close()
+        return None
+    return line
+
+
+def _heard(line: socket.socket) -> bool | None:
+    """Whether the server has answered; None while it has not and may yet do so."""
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    if not poll.poll(0):
+        return None
+    with suppress(OSError):
+        return bool(line.recv(16))
+    return False
+
+
+def _answers(path: str) -> bool:
+    # A socket's address has room for 107 bytes only; the way through /proc is always short.
+    folder, _, name = path.rpartition("/")
+    try:
+        handle = os.open(folder, os.O_PATH)
     except OSError:
         return False
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            name = os.path.basename(path)  # noqa: PTH119
-            return probe.connect_ex(f"/proc/self/fd/{folder}/{name}") == 0
+            return probe.connect_ex(f"/proc/self/fd/{handle}/{name}") == 0
     finally:
-        os.close(folder)
+        os.close(handle)

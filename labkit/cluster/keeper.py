@@ -19,7 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, time
 
-from labkit.cluster import gates, members, nodespace, ports, processes
+from labkit.cluster import members, nodespace, ports, processes
+from labkit.cluster.gates import Gates
 from labkit.cluster.layout import Layout, read_json, write_atomically
 from labkit.cluster.lease import Lease
 from labkit.cluster.plan import Component, NodePlan, Plan
@@ -89,6 +90,7 @@ class Keeper:
         self._standby = [Kept(Component(name=STANDBY, argv=standby))] if standby else []
         self._by_handle: dict[int, Kept] = {}
         self._helpers: list[subprocess.Popen[bytes]] = []
+        self._gates = Gates()
         self._poll = select.poll()
 
     # Taking over
@@ -154,7 +156,7 @@ class Keeper:
             holder = self._find(holder_name(component.node))
             if holder.process is None:
                 return False
-        return all(gates.is_there(what) for what in component.waits_for)
+        return all(self._gates.is_open(what) for what in component.waits_for)
 
     def _start(self, kept: Kept) -> None:
         component = kept.component

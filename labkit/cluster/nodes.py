@@ -78,7 +78,7 @@ def _kubelet(layout: Layout, node: NodeSpec, choices: Choices) -> Component:
         # It exits when its runtime does not answer, and waits ever longer for the API server.
         waits_for=(
             f"socket:{layout.var(node.name)}{CRI_SOCKET.removeprefix('/var')}",
-            f"port:{choices.ports[APISERVER]}",
+            f"serves:{choices.ports[APISERVER]}",
         ),
         ports=(port,),
         on_restart=(*_PYTHON, "labkit.cluster.welcome", str(layout.folder), node.name),
@@ -96,7 +96,13 @@ def _driver(layout: Layout, node: NodeSpec, choices: Choices) -> Component:
         f"--cdi-dir={CDI_DIR}",
         f"--cluster-uid={choices.uid}",
     ]
-    return Component(name=f"driver-{node.name}", argv=tuple(argv), node=node.name)
+    return Component(
+        name=f"driver-{node.name}",
+        argv=tuple(argv),
+        node=node.name,
+        # It could wait by itself, but its start would slow down that of the API server.
+        waits_for=(f"serves:{choices.ports[APISERVER]}",),
+    )
 
 
 def labels(node: NodeSpec) -> dict[str, str]:

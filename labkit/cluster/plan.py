@@ -23,7 +23,7 @@ class Component:
         argv: its command line.
         env: variables on top of the supervisor's own.
         node: the node whose namespaces it runs in; empty for the host's.
-        waits_for: what has to be there before it starts: ``port:6443`` or ``socket:/path``.
+        waits_for: what has to be there before it starts: ``serves:6443`` or ``socket:/path``.
         ports: loopback ports that it will listen on; they are kept free for it.
         on_restart: a command to run once it has been started again after a death.
     """

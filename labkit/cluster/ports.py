@@ -31,10 +31,3 @@ def reserve(port: int = 0) -> socket.socket:
 def port_of(holder: socket.socket) -> int:
     """The port that a socket keeps."""
     return int(holder.getsockname()[1])
-
-
-def answers(port: int) -> bool:
-    """Whether somebody listens on a loopback port."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.settimeout(0.5)
-        return probe.connect_ex((LOOPBACK, port)) == 0

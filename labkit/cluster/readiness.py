@@ -13,7 +13,7 @@ from labkit import paths
 from labkit.cluster import records, welcome
 from labkit.cluster.controlplane import APISERVER
 from labkit.cluster.layout import Layout
-from labkit.cluster.ports import answers
+from labkit.cluster.gates import Gates
 from labkit.cluster.spec import ClusterSpec
 from labkit.errors import ApiError, ClusterError
 from labkit.kube import NODES, RESOURCE_SLICES, SERVICE_ACCOUNTS, Client, Json
@@ -37,7 +37,8 @@ def bring_to_ready(layout: Layout, spec: ClusterSpec, port: int, step: Step) -> 
         ClusterError: a component keeps dying; with the last lines of its log.
         WaitTimedOut: with the last state seen.
     """
-    _wait(layout, lambda: _serves(port), "the API server to listen")
+    gates, door = Gates(), f"serves:{port}"
+    _wait(layout, lambda: _seen(gates.is_open(door)), "the API server to answer")
     with Client.from_kubeconfig(layout.kubeconfig) as client:
         _wait(layout, lambda: _applied(client), "the driver's manifests to be accepted")
         _wait(layout, lambda: _welcomed(client, spec), "the nodes to register")
@@ -94,8 +95,8 @@ def complete_pools(slices: list[Json]) -> set[str]:
     return {key[0] for key, seen in pools.items() if seen >= wanted[key]}
 
 
-def _serves(port: int) -> Seen[None] | NotYet:
-    return Seen(None) if answers(port) else NotYet("nobody listens")
+def _seen(there: bool) -> Seen[None] | NotYet:
+    return Seen(None) if there else NotYet("no answer")
 
 
 def _applied(client: Client) -> Seen[None] | NotYet:

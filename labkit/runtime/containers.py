@@ -34,7 +34,12 @@ LOOK_S = 0.02
 
 _USER = "user.json"
 
-_SIGNALS = ["RTMIN", "ABRT", "ALRM", "BUS", "CHLD", "CHLD", "CONT", "FPE", "HUP", "ILL", "INT", "IO", "ABRT", "KILL", "PIPE", "POLL", "PROF", "PWR", "QUIT", "SEGV", "STKFLT", "STOP", "SYS", "TERM", "TRAP", "TSTP", "TTIN", "TTOU", "URG", "USR1", "USR2", "VTALRM", "WINCH", "XCPU", "XFSZ"]
+_SIGNALS = (
+    "RTMIN", "ABRT", "ALRM", "BUS", "CHLD", "CHLD", "CONT", "FPE", "HUP", "ILL", "INT", "IO",
+    "ABRT", "KILL", "PIPE", "POLL", "PROF", "PWR", "QUIT", "SEGV", "STKFLT", "STOP", "SYS",
+    "TERM", "TRAP", "TSTP", "TTIN", "TTOU", "URG", "USR1", "USR2", "VTALRM", "WINCH", "XCPU",
+    "XFSZ",
+)  # fmt: skip
 """CRI's own numbers of signals, in order; 0 is the runtime's default."""
 
 
@@ -122,14 +127,15 @@ class Containers:
             self._spawn(container, str(log_path or ""), flags, command)
 
     def _spawn(self, container: Container, log_path: str, flags: str, command: list[str]) -> None:
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-E", monitor.__file__, container.folder, log_path, flags,
-             *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
+        said = container.folder / "monitor.log"
+        with said.open("wb") as errors:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-E", monitor.__file__, container.folder, log_path,
+                 flags, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )  # fmt: skip
         self._monitors = [one for one in [*self._monitors, child] if one.poll() is None]
         assert child.stdout is not None
         with child.stdout:
@@ -137,7 +143,7 @@ class Containers:
         if answer == "ok":
             return
         child.wait(START_S)
-        why = _runc_words(container.folder / "runc.log") or f"its starter says {answer!r}"
+        why = _last_line(container.folder / "runc.log") or _last_line(said) or answer
         raise LabError(f"container {container.config.metadata.name!r} did not start: {why}")
 
     def stop(self, container: Container, timeout_s: float) -> None:
@@ -274,9 +280,11 @@ def _signal(pid: int, number: int) -> None:
         return
 
 
-def _runc_words(path: Path) -> str:
+def _last_line(path: Path) -> str:
+    """The last line that a program wrote; of a structured one, its message."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return ""
-    return lines[-1].partition("msg=")[2].strip('"') or lines[-1] if lines else ""
+    last = lines[-1] if lines else ""
+    return last.partition("msg=")[2].strip('"') or last

@@ -15,7 +15,7 @@ from labkit.errors import WaitTimedOut
 from labkit.rpc import Refused, Schema
 from labkit.runtime import figures
 from labkit.runtime.containers import Containers
-from labkit.runtime.images import Images, reference
+from labkit.runtime.images import SIZE, Images, reference
 from labkit.runtime.processes import LOOPBACK, Processes, tell
 from labkit.runtime.records import Container, Sandbox
 from labkit.runtime.streaming import StreamingServer
@@ -408,7 +408,9 @@ class ImageService:
         )
 
     def _image(self, name: str) -> Any:
-        return self._m["Image"](id=reference(name), repo_tags=[name], spec={"image": name})
+        return self._m["Image"](
+            id=reference(name), repo_tags=[name], size=SIZE, spec={"image": name}
+        )
 
 
 def _selected(labels: Any, selector: Any) -> bool:
