@@ -129,8 +129,9 @@ def _runs(pod: Json) -> _Step:
     started = bool(states) and "waiting" not in states
     return _Step(
         who="the kubelet, the driver, the runtime",
-        what="The driver prepares, the container starts with its devices",
-        detail=f"pod is {status.get('phase', 'unknown')}, containers: {', '.join(states) or 'none'}",
+        what="The devices are prepared, the container starts",
+        detail=f"pod is {status.get('phase', 'unknown')}, "
+        f"containers: {', '.join(states) or 'none'}",
         done=started,
     )
 
@@ -148,7 +149,7 @@ def _products(slices: Sequence[Json]) -> dict[tuple[str, str], str]:
 
 def _arrow(x: float, top: float, bottom: float, colour: str) -> str:
     tip = bottom - 3
+    head = f"M{x - 4:g} {tip - 6:g}L{x:g} {tip:g}L{x + 4:g} {tip - 6:g}"
     return (
-        f'<path d="M{x:g} {top:g}V{tip:g}M{x - 4:g} {tip - 6:g}L{x:g} {tip:g}L{x + 4:g} {tip - 6:g}" '
-        f'fill="none" stroke="{colour}" stroke-width="1.5"/>'
+        f'<path d="M{x:g} {top:g}V{tip:g}{head}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
     )
