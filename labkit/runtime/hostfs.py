@@ -13,7 +13,6 @@ lies below its lower one, which a state folder on the host's disk may well do.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -70,7 +69,7 @@ def look(*, copies: Path, can_overlay: bool = True, root: Path = Path("/")) -> H
     for name in PROGRAM_FOLDERS:
         path = root / name
         if path.is_symlink():
-            links[name] = os.readlink(path)
+            links[name] = str(path.readlink())
         elif not path.is_dir():
             continue
         elif can_overlay and not any(point.startswith(f"{path}/") for point in mounted):
@@ -210,9 +209,9 @@ def overlay_mounts(host: HostFs, layers: Layers, *, readonly: bool) -> list[dict
         if readonly:
             options.append("ro")
         mounts.append(_mount(f"/{name}", "overlay", "overlay", options))
-    for path in host.binds:
-        mounts.append(_mount(str(path), "bind", str(path), ["rbind", "ro", "rprivate"]))
-    return mounts
+    return mounts + [
+        _mount(str(path), "bind", str(path), ["rbind", "ro", "rprivate"]) for path in host.binds
+    ]
 
 
 def _mount(target: str, kind: str, source: str, options: Sequence[str]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from threading import Lock
 
+_PREFIX = "labkit://not-pulled/"
+
 
 class Images:
     """The image names that were asked for on this node.
@@ -46,8 +48,12 @@ class Images:
 
 
 def reference(name: str) -> str:
-    """What stands in a pod's status as its image id, and says what it is."""
-    return f"labkit://not-pulled/{name}"
+    """What stands in a pod's status as its image id, and says what it is.
+
+    A kubelet names an image it has "pulled" by what we gave it, so a reference of a
+    reference is itself.
+    """
+    return name if name.startswith(_PREFIX) else _PREFIX + name
 
 
 SIZE = 1

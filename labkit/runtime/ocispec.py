@@ -10,6 +10,8 @@ from labkit.runtime.hostfs import HostFs, Layers, overlay_mounts
 
 Json = dict[str, Any]
 
+_SHM = "/dev/shm"  # noqa: S108 - the container's own
+
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 CAPABILITIES = (
@@ -143,9 +145,9 @@ def _system_mounts(wanted: Wanted, *, own_proc: bool) -> list[Json]:
     proc = mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev")
     if not own_proc or wanted.pid_namespace == "host":
         proc = mount("/proc", "bind", "/proc", "rbind", "rprivate")
-    shm = mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777")
+    shm = mount(_SHM, "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777")
     if wanted.shm:
-        shm = mount("/dev/shm", "bind", wanted.shm, "rbind", "nosuid", "nodev")
+        shm = mount(_SHM, "bind", wanted.shm, "rbind", "nosuid", "nodev")
     return [
         proc,
         mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),

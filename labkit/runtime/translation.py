@@ -90,9 +90,10 @@ def user_from_json(text: str) -> User:
 
 def _argv(config: Any) -> tuple[str, ...]:
     if not config.command:
+        image = config.image.user_specified_image or config.image.image
         raise LabError(
-            f"container {config.metadata.name!r} has no command, and image "
-            f"{config.image.image!r} is not pulled in this lab, so its entrypoint is unknown",
+            f"container {config.metadata.name!r} has no command, and image {image!r} "
+            "is not pulled in this lab, so its entrypoint is unknown",
             hint="set `command` in the container to one of the host's programs",
         )
     return (*config.command, *config.args)

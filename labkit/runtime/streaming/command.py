@@ -202,8 +202,9 @@ class _Session:
 
     async def _release(self, exit_code: asyncio.Future[int]) -> None:
         process = self._process
-        if not exit_code.done():
-            exit_code.cancel()
+        ended = exit_code.done() and not exit_code.cancelled() and exit_code.exception() is None
+        exit_code.cancel()
+        if not ended:
             try:
                 await in_thread(process.kill, name="streaming-kill")
             except Exception:
