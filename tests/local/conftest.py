@@ -1,4 +1,4 @@
-"""One embedded cluster for all tests of this folder, and a namespace for each test."""
+"""A client of the cluster that all tests share, and a namespace for each test."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import labkit
 from labkit.cluster import Cluster
 from labkit.kube import NAMESPACES, SERVICE_ACCOUNTS, Client
 from labkit.waiting import NotYet, Seen, wait_until
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """Two nodes with eight H100 each; it ends with this session, however that ends."""
-    with labkit.Cluster.local(nodes=2, gpus="dgx-h100") as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="session")

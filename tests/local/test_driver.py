@@ -12,25 +12,22 @@ import pytest
 from labkit.errors import ApiError
 from labkit.gpus.slices import DRIVER
 from labkit.kube import (
-    NAMESPACES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
-    SERVICE_ACCOUNTS,
     Client,
 )
 from labkit.kube.wait import (
     last_events,
     wait_deleted,
-    wait_for_pod_finished,
     wait_for_pod_running,
 )
 from labkit.waiting import NotYet, Seen, wait_until
 
 pytestmark = pytest.mark.local
 
-FOR_EVER = "exec sleep 1000"
+END = "-- that is all --"
 
 
 class Bench:
@@ -41,33 +38,43 @@ class Bench:
         self.client = client
         self.namespace = namespace
 
-    def start(self, name: str, script: str, **requests: dict[str, Any]) -> None:
-        """A pod whose container runs a script and has a claim with these requests."""
-        asked = [{"name": key, "exactly": value} for key, value in requests.items()]
-        self.template(name, {"requests": asked})
-        self.pod(name, [container("main", script, {"name": "gpus"})], name)
+    def start(self, name: str, script: str, *, count: int = 1, node: str = "", **more: Any) -> None:
+        """A pod whose container runs a script and has a claim for some GPUs."""
+        self.template(name, {"requests": [{"name": "gpu", "exactly": gpus(count, **more)}]})
+        self.pod(name, [container("main", script, {"name": "gpus"})], name, node=node)
 
     def template(self, name: str, devices: dict[str, Any]) -> None:
         template = {"metadata": {"name": name}, "spec": {"spec": {"devices": devices}}}
         self.client.create(RESOURCE_CLAIM_TEMPLATES, template, namespace=self.namespace)
 
-    def pod(self, name: str, containers: list[dict[str, Any]], template: str = "") -> None:
-        spec = {
+    def pod(
+        self, name: str, containers: list[dict[str, Any]], template: str = "", *, node: str = ""
+    ) -> None:
+        spec: dict[str, Any] = {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
             "containers": containers,
         }
+        if node:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
         if template:
             spec["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
         pod = {"metadata": {"name": name}, "spec": spec}
         self.client.create(PODS, pod, namespace=self.namespace)
 
-    def log(self, name: str, container_name: str = "main") -> str:
+    def output(self, name: str, container_name: str = "main") -> str:
+        """All that a script has printed; its container goes on, and so does the claim."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{name}/log"
-        return str(self.client.raw("GET", path, params={"container": container_name}))
 
-    def finish(self, name: str) -> None:
-        wait_for_pod_finished(self.client, name, namespace=self.namespace, timeout_s=60)
+        def look() -> Seen[str] | NotYet:
+            try:
+                text = self.client.raw("GET", path, params={"container": container_name})
+            except ApiError as error:
+                return NotYet(error.message)
+            before, end, _ = str(text).partition(END)
+            return Seen(before) if end else NotYet(str(text))
+
+        return wait_until(look, what=f"the output of {name}", timeout_s=60, interval_s=0.1)
 
     def run(self, name: str) -> None:
         wait_for_pod_running(self.client, name, namespace=self.namespace, timeout_s=60)
@@ -103,6 +110,11 @@ class Bench:
     def node(self) -> str:
         return self.cluster.status().nodes[0].name
 
+    def registrations(self) -> int:
+        """How often the kubelet has taken the driver."""
+        log = self.cluster.folder / "logs" / f"driver-{self.node()}.log"
+        return log.read_text(encoding="utf-8").count("registered with the kubelet")
+
     def cdi_files(self, uid: str) -> list[str]:
         return [path.name for path in self.cluster.folder.rglob(f"var/run/cdi/*{uid}*")]
 
@@ -125,7 +137,7 @@ class Bench:
 
 def container(name: str, script: str, claim: dict[str, Any] | None = None) -> dict[str, Any]:
     resources = {"claims": [claim]} if claim else {}
-    command = ["sh", "-c", script]
+    command = ["sh", "-c", f"{script}; echo '{END}'; exec sleep 1000"]
     return {"name": name, "image": "host", "command": command, "resources": resources}
 
 
@@ -139,37 +151,22 @@ def uuids_in(listing: str) -> list[str]:
 
 
 @pytest.fixture
-def bench(cluster):
-    namespace = f"driver-{secrets.token_hex(3)}"
-    with cluster.client() as client:
-        client.create(NAMESPACES, {"metadata": {"name": namespace}})
-        wait_until(
-            lambda: (
-                Seen(True)
-                if client.find(SERVICE_ACCOUNTS, "default", namespace=namespace)
-                else NotYet("absent")
-            ),
-            what="the default service account",
-            timeout_s=30,
-        )
-        yield Bench(cluster, client, namespace)
-        client.delete_all(PODS, namespace=namespace)
-        client.delete(NAMESPACES, namespace)
+def bench(cluster, client, namespace):
+    yield Bench(cluster, client, namespace)
+    client.delete_all(PODS, namespace=namespace)
 
 
 def test_nvidia_smi_lists_exactly_the_device_that_was_allocated(bench):
-    bench.start("one", "nvidia-smi -L", gpu=gpus())
-    bench.finish("one")
-    expected = bench.uuids_of("one")
-    assert len(expected) == 1
-    assert uuids_in(bench.log("one")) == expected
+    bench.start("one", "nvidia-smi -L")
+    listed = uuids_in(bench.output("one"))
+    assert listed == bench.uuids_of("one")
+    assert len(listed) == 1
 
 
 def test_a_claim_for_two_gives_two(bench):
-    bench.start("two", "nvidia-smi -L && nvidia-smi", gpu=gpus(2))
-    bench.finish("two")
+    bench.start("two", "nvidia-smi -L && nvidia-smi", count=2)
+    log = bench.output("two")
     expected = bench.uuids_of("two")
-    log = bench.log("two")
     assert len(set(expected)) == 2
     assert uuids_in(log) == expected
     assert log.count("NVIDIA H100 80GB HBM3") == 4
@@ -184,9 +181,8 @@ def test_a_container_sees_its_own_request_and_no_other(bench):
         [container(name, script, {"name": "gpus", "request": name}) for name in ("left", "right")],
         "split",
     )
-    bench.finish("split")
     for name in ("left", "right"):
-        assert bench.log("split", name).split() == bench.uuids_of("split", name)
+        assert bench.output("split", name).split() == bench.uuids_of("split", name)
     assert len(set(bench.uuids_of("split"))) == 2
 
 
@@ -194,9 +190,8 @@ def test_two_containers_share_a_claim(bench):
     bench.template("shared", {"requests": [{"name": "gpu", "exactly": gpus()}]})
     both = [container(name, "nvidia-smi -L", {"name": "gpus"}) for name in ("a", "b")]
     bench.pod("shared", both, "shared")
-    bench.finish("shared")
-    assert uuids_in(bench.log("shared", "a")) == bench.uuids_of("shared")
-    assert uuids_in(bench.log("shared", "b")) == bench.uuids_of("shared")
+    assert uuids_in(bench.output("shared", "a")) == bench.uuids_of("shared")
+    assert uuids_in(bench.output("shared", "b")) == bench.uuids_of("shared")
 
 
 def test_a_device_is_chosen_by_an_expression_over_what_nvidia_publishes(bench):
@@ -206,18 +201,16 @@ def test_a_device_is_chosen_by_an_expression_over_what_nvidia_publishes(bench):
         "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0 && "
         "device.attributes['resource.kubernetes.io'].numaNode == 1"
     )
-    chosen = gpus(selectors=[{"cel": {"expression": expression}}])
-    bench.start("chosen", "nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader", gpu=chosen)
-    bench.finish("chosen")
-    assert bench.log("chosen").strip()[9:11] in ("9D", "C3", "D1", "DF")
+    script = "nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader"
+    bench.start("chosen", script, selectors=[{"cel": {"expression": expression}}])
+    assert bench.output("chosen").strip()[9:11] in ("9D", "C3", "D1", "DF")
 
 
 def test_a_pod_written_for_the_device_plugin_is_served_too(bench):
     old = container("main", "nvidia-smi -L")
     old["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     bench.pod("old", [old])
-    bench.finish("old")
-    assert uuids_in(bench.log("old")) == bench.uuids_of("old")
+    assert uuids_in(bench.output("old")) == bench.uuids_of("old")
 
 
 def test_slices_that_somebody_deletes_or_edits_come_back(bench):
@@ -240,14 +233,20 @@ def wait_for_devices(bench, count):
 
 
 def test_a_killed_driver_knows_its_claims_when_it_is_back(bench):
-    bench.start("before", FOR_EVER, gpu=gpus())
+    bench.start("before", "true", node=bench.node())
     bench.run("before")
     uid = bench.claim_of("before")["metadata"]["uid"]
     devices = sum(len(slice_["spec"]["devices"]) for slice_ in bench.slices())
+    registered = bench.registrations()
     bench.kill(f"driver-{bench.node()}")
-    bench.start("after", "nvidia-smi -L", gpu=gpus())
-    bench.finish("after")
-    assert uuids_in(bench.log("after")) == bench.uuids_of("after")
+    # A pod that comes earlier is refused, and the kubelet lets it wait for a minute or more.
+    wait_until(
+        lambda: Seen(1) if bench.registrations() > registered else NotYet("not registered"),
+        what="the kubelet to know the driver again",
+        timeout_s=15,
+    )
+    bench.start("after", "nvidia-smi -L", node=bench.node())
+    assert uuids_in(bench.output("after")) == bench.uuids_of("after")
     assert bench.uuids_of("after") != bench.uuids_of("before")
     wait_for_devices(bench, devices)
     bench.run("before")
@@ -256,16 +255,25 @@ def test_a_killed_driver_knows_its_claims_when_it_is_back(bench):
     assert not bench.cdi_files(uid)
 
 
+def test_devices_of_a_pod_deleted_by_force_serve_the_next_one(bench):
+    bench.start("first", "true", count=8, node=bench.node())
+    bench.run("first")
+    bench.client.delete(PODS, "first", namespace=bench.namespace, grace_s=0)
+    bench.start("second", "nvidia-smi -L", count=8, node=bench.node())
+    # Within the minute that the kubelet lets a pod wait whose claim was refused.
+    assert uuids_in(bench.output("second")) == bench.uuids_of("second")
+    bench.remove("second")
+
+
 def test_a_restarted_kubelet_finds_driver_and_devices_again(bench):
-    bench.start("held", FOR_EVER, gpu=gpus())
+    bench.start("held", "true", node=bench.node())
     bench.run("held")
     before = bench.uuids_of("held")
     devices = sum(len(slice_["spec"]["devices"]) for slice_ in bench.slices())
     bench.kill(f"kubelet-{bench.node()}")
     wait_for_devices(bench, devices)
-    bench.start("next", "nvidia-smi -L", gpu=gpus())
-    bench.finish("next")
-    assert uuids_in(bench.log("next")) == bench.uuids_of("next") != before
+    bench.start("next", "nvidia-smi -L", node=bench.node())
+    assert uuids_in(bench.output("next")) == bench.uuids_of("next") != before
     bench.run("held")
     bench.remove("held")
 

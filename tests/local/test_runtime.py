@@ -158,7 +158,8 @@ def test_init_containers_come_first_and_sidecars_stay(pods):
          "volumeMounts": shared},
         {"name": "side", "image": IMAGE, "restartPolicy": "Always", "volumeMounts": shared,
          "command": ["sh", "-c", "echo two >> /shared/order; exec sleep 3600"],
-         "startupProbe": {"exec": {"command": ["grep", "two", "/shared/order"]}, "periodSeconds": 1}},
+         "startupProbe": {"periodSeconds": 1,
+                          "exec": {"command": ["grep", "two", "/shared/order"]}}},
     ]  # fmt: skip
     printed = pods.run(
         "ordered",

@@ -1,0 +1,20 @@
+"""What tests of several folders share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from labkit.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes with eight H100 each; it ends with this session, however that ends."""
+    import labkit
+
+    with labkit.Cluster.local(nodes=2, gpus="dgx-h100") as cluster:
+        yield cluster
