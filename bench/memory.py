@@ -79,7 +79,7 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 def label(process: psutil.Process) -> str:
     words = process.cmdline()
-    module = next((b for a, b in zip(words, words[1:], strict=False) if a == "-m"), "")
+    module = next((b for a, b in pairwise(words) if a == "-m"), "")
     return (module or process.name())[:28]
 
 

@@ -20,14 +20,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from labkit import Cluster
-from labkit.kube import PODS, RESOURCE_CLAIM_TEMPLATES, Client
+from labkit.kube import PODS, Client
 from labkit.tools import ensure
+from labkit.waiting import NotYet, Seen, wait_until
 
 NODES = 2
 LIMIT_KWOK = 1.3
 LIMIT_KIND = 1 / 3
 LIMIT_POD_S = 0.7
 CREATE_TIMEOUT_S = 300
+LOOK_S = 0.01
 
 
 def main() -> None:
@@ -103,6 +105,7 @@ class Kwokctl:
         self._common = ["--name", "bench", f"--kubeconfig={scratch / 'kwok-kubeconfig'}"]
 
     def round(self) -> float:
+        """Seconds of one creation; the cluster is deleted afterwards."""
         create = ["create", "cluster", "--runtime", "binary", "--wait", "120s"]
         try:
             return timed(
@@ -125,6 +128,7 @@ class Kind:
         self._common = ["--name", "labkit-bench", f"--kubeconfig={scratch / 'kind-kubeconfig'}"]
 
     def round(self) -> float:
+        """Seconds of one creation; the cluster is deleted afterwards."""
         create = ["create", "cluster", "--wait", "120s", f"--config={self._config}"]
         try:
             return timed(lambda: run(self._kind, *create, *self._common))
@@ -186,12 +190,19 @@ def pod_round(client: Client, name: str) -> float:
     }
     started = time.perf_counter()
     client.apply(manifest)
-    for _ in range(10_000):
-        if client.get(PODS, name)["status"].get("phase") == "Running":
-            break
+    wait_until(
+        lambda: Seen(True) if phase(client, name) == "Running" else NotYet(phase(client, name)),
+        what=f"pod {name} to run",
+        timeout_s=CREATE_TIMEOUT_S,
+        interval_s=LOOK_S,
+    )
     seconds = time.perf_counter() - started
     client.delete(PODS, name, grace_s=0)
     return seconds
+
+
+def phase(client: Client, name: str) -> str:
+    return str(client.get(PODS, name)["status"].get("phase"))
 
 
 if __name__ == "__main__":
