@@ -7,6 +7,10 @@ its file, and a file without a claim in the checkpoint was never answered for.
 
 Calls for one claim wait for each other. Calls for different claims only do so while devices
 are handed over, and never while one of them waits for the API server.
+
+When a pod is deleted by force, its device may be allocated anew before the kubelet has come to
+unprepare it. The new claim then waits for that: a refusal would be right, too, but after one
+the kubelet lets the pod wait for a minute and more.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
-from zlib import crc32
+from threading import Condition
 
 from labkit.driver.checkpoint import Checkpoint, PreparedClaim, write_atomically
 from labkit.driver.claims import Json, Unpreparable, allocated
+from labkit.driver.turns import Turns
 from labkit.gpus import Gpu, Inventory, cdi, smi
 from labkit.gpus.slices import DRIVER
 
@@ -29,8 +33,8 @@ log = logging.getLogger(__name__)
 LONGEST_INTERPRETER = 120
 """The kernel reads a program's first line up to 127 bytes."""
 
-CLAIM_LOCKS = 64
-"""Locks that claims share by their uid; more than kubelets prepare at once."""
+PATIENCE_S = 10.0
+"""How long a claim waits for a device that another one still has; kubelets wait 45 s for us."""
 
 ClaimReader = Callable[[str, str], Json | None]
 """Reads a ResourceClaim by namespace and name; None when it is not there."""
@@ -44,13 +48,20 @@ class Preparer:
         read_claim: how to read a claim from the API server.
         folder: the driver's own folder on the node.
         cdi_dir: where CDI files go.
+        patience_s: how long to wait for a device that another claim still has, in seconds.
 
     Raises:
         LabError: the checkpoint on disk does not verify.
     """
 
     def __init__(
-        self, inventory: Inventory, read_claim: ClaimReader, *, folder: Path, cdi_dir: Path
+        self,
+        inventory: Inventory,
+        read_claim: ClaimReader,
+        *,
+        folder: Path,
+        cdi_dir: Path,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._pool = inventory.node
         self._gpus: dict[str, Gpu] = {gpu.device_name: gpu for gpu in inventory.gpus}
@@ -59,8 +70,9 @@ class Preparer:
         self._descriptions = folder / "devices"
         self._smi = folder / "nvidia-smi"
         self._checkpoint = Checkpoint(folder / "checkpoint.json")
-        self._claim_locks = tuple(Lock() for _ in range(CLAIM_LOCKS))
-        self._device_lock = Lock()
+        self._patience_s = patience_s
+        self._turns = Turns()
+        self._devices = Condition()  # held while devices change hands, told when they are free
 
     def restore(self) -> None:
         """Put everything on disk in order: device descriptions, and one CDI file per claim."""
@@ -95,13 +107,14 @@ class Preparer:
             Unpreparable: the claim is gone, is another one, or asks for what cannot be.
             ApiError: the API server does not answer.
         """
-        with self._claim_lock(uid):
+        with self._turns.of(uid):
             known = self._checkpoint.find(uid)
             if known is not None:
                 self._write_spec(known)
                 return known
             claim = self._allocated(namespace, name, uid)
-            with self._device_lock:
+            with self._devices:
+                self._devices.wait_for(lambda: not self._taken(claim), self._patience_s)
                 self._refuse_taken(claim)
                 self._write_spec(claim)
                 self._checkpoint.add(claim)
@@ -110,15 +123,13 @@ class Preparer:
 
     def unprepare(self, uid: str) -> None:
         """Undo `prepare`; nothing to do is fine."""
-        with self._claim_lock(uid), self._device_lock:
+        with self._turns.of(uid), self._devices:
             self._spec_path(uid).unlink(missing_ok=True)
             claim = self._checkpoint.find(uid)
             if claim:
                 self._checkpoint.remove(uid)
                 log.info("unprepared %s/%s: %s", claim.namespace, claim.name, _devices(claim))
-
-    def _claim_lock(self, uid: str) -> Lock:
-        return self._claim_locks[crc32(uid.encode()) % CLAIM_LOCKS]
+            self._devices.notify_all()
 
     def _allocated(self, namespace: str, name: str, uid: str) -> PreparedClaim:
         claim = self._read_claim(namespace, name)
@@ -131,20 +142,23 @@ class Preparer:
             )
         return allocated(claim, pool=self._pool)
 
-    def _refuse_taken(self, claim: PreparedClaim) -> None:
+    def _taken(self, claim: PreparedClaim) -> dict[str, PreparedClaim]:
+        """Which of a claim's devices others have, and who; admin access takes nothing."""
         holders = {
             device.device: other
             for other in self._checkpoint.all()
             for device in other.devices
             if not device.admin
         }
-        for device in claim.devices:
-            holder = holders.get(device.device)
-            if holder and not device.admin:
-                raise Unpreparable(
-                    f"device {device.device!r} is still prepared for "
-                    f"ResourceClaim {holder.namespace}/{holder.name}"
-                )
+        wanted = [device.device for device in claim.devices if not device.admin]
+        return {name: holders[name] for name in wanted if name in holders}
+
+    def _refuse_taken(self, claim: PreparedClaim) -> None:
+        for name, holder in self._taken(claim).items():
+            raise Unpreparable(
+                f"device {name!r} is still prepared for "
+                f"ResourceClaim {holder.namespace}/{holder.name}"
+            )
 
     def _write_spec(self, claim: PreparedClaim) -> None:
         for device in claim.devices:

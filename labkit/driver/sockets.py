@@ -24,10 +24,11 @@ LOOK_S = 30.0
 STOP_S = 1.0
 """How long calls in progress may take when the driver ends, in seconds."""
 
-THREADS = 8
-"""Calls served at once; the kubelet makes one per pod that starts or ends."""
+THREADS = 16
+"""Calls served at once; the kubelet makes one per pod that starts or ends, and one may wait."""
 
 _DIAL_S = 1.0
+_HIDDEN = f".{DRIVER}.sock"
 
 
 class Sockets:
@@ -96,30 +97,32 @@ def _listen(
     pool: ThreadPoolExecutor, path: Path, handlers: tuple[grpc.GenericRpcHandler, ...]
 ) -> grpc.Server:
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_stale(path)
+    _refuse_second(path)
+    # Made under a name that kubelets overlook, then moved into place: whoever sees it can dial
+    # it, and gRPC, which removes the file that it made, never removes a successor's.
+    hidden = path.with_name(_HIDDEN)
+    hidden.unlink(missing_ok=True)
     server = grpc.server(pool)
     server.add_generic_rpc_handlers(handlers)
     try:
-        server.add_insecure_port(f"unix:{path}")
+        server.add_insecure_port(f"unix:{hidden}")
     except RuntimeError as exc:
         raise LabError(f"cannot listen on {path}: {exc}") from exc
     server.start()
+    hidden.replace(path)
     log.info("listening on %s", path)
     return server
 
 
-def _remove_stale(path: Path) -> None:
-    """Remove what a killed predecessor left, but not a living driver's socket."""
+def _refuse_second(path: Path) -> None:
+    """What a killed predecessor left may be replaced, but not a living driver's socket."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(_DIAL_S)
             probe.connect(str(path))
-    except FileNotFoundError:
-        return
     except OSError as exc:
         if "too long" in str(exc):
             raise LabError(f"cannot listen on {path}: {exc}") from exc
-        path.unlink(missing_ok=True)
         return
     raise LabError(
         f"another driver is listening on {path}", hint="end it, or give this one another folder"

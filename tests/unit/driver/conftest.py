@@ -41,7 +41,7 @@ class Node:
             assert self.hold.wait(10)
         return self.claims.get(name)
 
-    def preparer(self, machine: str = "dgx-h100") -> Preparer:
+    def preparer(self, machine: str = "dgx-h100", *, patience_s: float = 0) -> Preparer:
         """A driver that has just started."""
         inventory = build(machines.load(machine), node=NODE, seed="s")
         preparer = Preparer(
@@ -49,6 +49,7 @@ class Node:
             self.read,
             folder=self.folder,
             cdi_dir=self.cdi,
+            patience_s=patience_s,
         )
         preparer.restore()
         return preparer

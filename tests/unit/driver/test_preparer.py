@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -124,6 +125,44 @@ def test_a_device_is_not_given_twice_except_by_admin_access(node):
     preparer.prepare("ns", "watcher", "uid-watcher")
     preparer.unprepare("uid-a")
     preparer.prepare("ns", "b", "uid-b")
+
+
+def test_a_device_that_is_about_to_be_free_is_awaited(node):
+    node.add(claim("a", "gpu-3", "gpu-4"))
+    node.add(claim("b", "gpu-4"))
+    preparer = node.preparer(patience_s=10)
+    preparer.prepare("ns", "a", "uid-a")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(preparer.prepare, "ns", "b", "uid-b")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.2)
+        preparer.unprepare("uid-a")
+        assert waiting.result(5).uid == "uid-b"
+    assert [one.uid for one in preparer.prepared()] == ["uid-b"]
+
+
+def test_of_many_claims_for_one_device_exactly_one_gets_it(node):
+    names = [f"c{number}" for number in range(8)]
+    for name in names:
+        node.add(claim(name, "gpu-3"))
+    preparer = node.preparer()
+
+    def attempt(name):
+        with suppress(Unpreparable):
+            return preparer.prepare("ns", name, f"uid-{name}")
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        won = list(filter(None, pool.map(attempt, names)))
+    assert len(won) == len(node.specs()) == 1
+    assert preparer.prepared() == won
+
+
+def test_calls_for_one_claim_at_the_same_time_answer_alike(node):
+    node.add(claim("a", "gpu-3"))
+    preparer = node.preparer()
+    with ThreadPoolExecutor(8) as pool:
+        answers = set(pool.map(lambda _: preparer.prepare("ns", "a", "uid-a"), range(8)))
+    assert len(answers) == 1
 
 
 def test_what_other_drivers_gave_is_none_of_ours(node):
