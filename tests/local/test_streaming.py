@@ -134,7 +134,8 @@ def test_a_client_that_is_killed_takes_its_command_with_it(kubectl):
         client.kill()
 
     def gone() -> Seen[bool] | NotYet:
-        alive = run(kubectl("exec", "box", "--", "test", "-d", f"/proc/{pid}")).returncode == 0
+        # what has ended and waits for its parent to notice has no program any more
+        alive = run(kubectl("exec", "box", "--", "test", "-e", f"/proc/{pid}/exe")).returncode == 0
         return NotYet("alive") if alive else Seen(True)
 
     assert wait_until(gone, what="the command to end", timeout_s=WAIT_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
@@ -30,6 +32,14 @@ MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
 LINGER_S: Final = 300.0
 """Seconds that a client has to read what is still under way when we have finished."""
+STALL_S: Final = 60.0
+"""Seconds of silence in the middle of a message after which the client is given up.
+
+kubectl does not go on with a message that took it so long to send, nor does it hang up.
+"""
+
+_quiet = logging.getLogger(f"{__name__}.protocol")
+_quiet.setLevel(logging.WARNING)  # the library tells of every connection that opens
 
 
 class Piece(NamedTuple):
@@ -54,7 +64,9 @@ class ChannelSocket:
     ) -> ChannelSocket | None:
         """Answer the request `head`; None when the answer was a refusal."""
         protocol = ServerProtocol(
-            subprotocols=[Subprotocol(name) for name in subprotocols], max_size=MAX_MESSAGE_BYTES
+            subprotocols=[Subprotocol(name) for name in subprotocols],
+            max_size=MAX_MESSAGE_BYTES,
+            logger=_quiet,
         )
         protocol.receive_data(head.raw)
         requests = [event for event in protocol.events_received() if isinstance(event, Request)]
@@ -74,10 +86,18 @@ class ChannelSocket:
             await self._flush()  # answers to pings, and to the client's close
             if self._protocol.close_expected():
                 return
-            data = await self._wire.read()
+            data = await self._read()
             if not data:
                 return
             self._protocol.receive_data(data)
+
+    async def _read(self) -> bytes:
+        in_the_middle = bool(self._protocol.reader.buffer)
+        try:
+            async with asyncio.timeout(STALL_S if in_the_middle else None):
+                return await self._wire.read()
+        except TimeoutError:
+            return b""
 
     def _piece(self, frame: Frame) -> Piece | None:
         if frame.opcode is Opcode.CONT:

@@ -40,7 +40,12 @@ class FakeProcess:
         if tty:
             self.pty, slave = pty.openpty()
             self.popen = subprocess.Popen(
-                argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+                argv,
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
             )
             os.close(slave)
             return
@@ -156,6 +161,10 @@ class Client:
 
     def close(self) -> None:
         self._stack.close()
+
+    def hang_up(self) -> None:
+        """Be gone without a word, as after a crash."""
+        self.socket.socket.shutdown(socket.SHUT_RDWR)
 
     def read_until(self, text: bytes) -> bytes:
         seen = b""

@@ -6,11 +6,10 @@ import hashlib
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
-
-import pytest
 
 MIB = 1024 * 1024
 
@@ -85,7 +84,8 @@ def test_a_fragmented_message_keeps_its_channel(execute):
 def test_100_megabytes_arrive_intact(execute):
     script = (
         "import sys, hashlib\nh = hashlib.sha256()\nb = bytes(range(256)) * 4096\n"
-        "for n in range(100):\n    c = b[n:] + b[:n]\n    h.update(c)\n    sys.stdout.buffer.write(c)\n"
+        "for n in range(100):\n    c = b[n:] + b[:n]\n    h.update(c)\n"
+        "    sys.stdout.buffer.write(c)\n"
         "sys.stderr.write(h.hexdigest())"
     )
     client = execute(sys.executable, "-c", script)
@@ -129,45 +129,64 @@ def test_input_and_output_at_once_do_not_block_each_other(execute):
 
 def test_a_slow_reader_stops_the_process_rather_than_filling_memory(execute, backend, eventually):
     before = _resident_kib()
-    client = execute("sh", "-c", "head -c 300000000 /dev/zero; echo end >&2")
+    client = execute("head", "-c", "300000000", "/dev/zero")
     client.read()
     process = backend.processes[0]
-    eventually(lambda: _state_of_children(process.popen.pid) == "S", "the writer to block")
+    written = [-1]
 
+    def stands_still() -> bool:
+        written.append(_written_bytes(process.popen.pid))
+        return written[-1] > 0 and len(written) > 5 and len(set(written[-4:])) == 1
+
+    eventually(stands_still, "the writer to be held up")
     assert process.popen.poll() is None
+    assert written[-1] < 100 * MIB
     assert _resident_kib() - before < 60 * 1024
-    client.close()
+    client.hang_up()
 
 
-def test_a_process_that_does_not_read_its_input_stops_the_client(execute, backend, eventually):
-    client = execute("sh", "-c", "read line; exec sleep 100", stdin=True)
-    client.socket.send(b"\x00" + b"go\n")
-    sent = 0
+FLOOD = """
+import sys
+from websockets.sync.client import connect
+url = sys.argv[1].replace("http:", "ws:")
+with connect(url, subprotocols=["v5.channel.k8s.io"], compression=None) as socket:
+    for number in range(4000):
+        socket.send(bytes(32 * 1024))
+        print(number, flush=True)
+"""
 
-    def write() -> None:
-        nonlocal sent
-        try:
-            for _ in range(2000):
-                client.send(0, bytes(32 * 1024))
-                sent += 1
-        except Exception:  # noqa: BLE001  # the connection is cut from under it below
-            return
 
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    seen = [-1]
+def test_a_process_that_does_not_read_stops_its_client_and_dies_with_it(
+    server, backend, eventually, tmp_path
+):
+    url = server.exec_url("c", ["sleep", "100"], tty=False, stdin=True, stdout=True, stderr=True)
+    progress = tmp_path / "sent"
+    with progress.open("wb") as out:
+        client = subprocess.Popen([sys.executable, "-c", FLOOD, url], stdout=out)
+    sizes = [-1]
 
-    def stands() -> bool:
-        moved = sent != seen[0]
-        seen[0] = sent
-        return not moved and sent > 0
+    def stands_still() -> bool:
+        sizes.append(progress.stat().st_size)
+        return sizes[-1] > 0 and len(sizes) > 5 and len(set(sizes[-4:])) == 1
 
-    eventually(stands, "the writer to stand still")
-    assert sent < 2000
-    client.socket.socket.close()
-    client.socket.socket = None  # the library must not touch it again
+    eventually(stands_still, "the client to be held up")
+    assert client.poll() is None
+    assert not backend.processes[0].killed.is_set()
+    client.kill()
+    client.wait(10)
+
     eventually(backend.processes[0].killed.is_set, "the process to be killed")
-    writer.join(10)
+
+
+def test_a_client_that_stops_within_a_message_is_given_up(
+    execute, backend, eventually, monkeypatch
+):
+    monkeypatch.setattr("labkit.runtime.streaming.channels.STALL_S", 0.2)
+    client = execute("sleep", "100", stdin=True)
+    eventually(lambda: bool(backend.processes), "the command to start")
+    client.socket.socket.sendall(bytes([0x82, 0xFE, 0x10, 0x00, 1, 2, 3, 4, 5]))
+
+    eventually(lambda: backend.processes[0].popen.poll() is not None, "the process to end")
 
 
 def test_a_closed_input_of_the_process_is_no_error(execute):
@@ -182,7 +201,7 @@ def test_a_closed_input_of_the_process_is_no_error(execute):
 def test_a_client_that_leaves_ends_its_command_and_what_that_started(execute, backend, eventually):
     client = execute("sh", "-c", "sleep 100 & echo $!; wait")
     child = int(client.read_until(b"\n"))
-    client.socket.socket.shutdown(2)
+    client.hang_up()
 
     eventually(lambda: backend.processes[0].popen.poll() is not None, "the shell to end")
     eventually(lambda: not _is_alive(child), "its child to end")
@@ -190,6 +209,7 @@ def test_a_client_that_leaves_ends_its_command_and_what_that_started(execute, ba
 
 def test_a_client_that_closes_politely_ends_its_command_too(execute, backend, eventually):
     client = execute("sleep", "100")
+    eventually(lambda: bool(backend.processes), "the command to start")
     client.close()
 
     eventually(lambda: backend.processes[0].popen.poll() is not None, "the process to end")
@@ -198,7 +218,7 @@ def test_a_client_that_closes_politely_ends_its_command_too(execute, backend, ev
 def test_a_client_that_leaves_while_the_command_starts_leaves_nothing(execute, backend, eventually):
     backend.gate = threading.Event()
     client = execute("sleep", "100")
-    client.socket.socket.shutdown(2)
+    client.hang_up()
     backend.gate.set()
 
     eventually(lambda: bool(backend.processes), "the command to start")
@@ -243,7 +263,9 @@ def test_a_resize_in_pieces_and_nonsense_sizes_do_no_harm(execute):
 
 
 def test_an_interrupt_typed_into_a_terminal_reaches_the_program(execute):
-    client = execute("sh", "-c", "trap 'exit 42' INT; echo up; while :; do sleep 0.1; done", tty=True, stdin=True)
+    client = execute(
+        "sh", "-c", "trap 'exit 42' INT; echo up; while :; do sleep 0.1; done", tty=True, stdin=True
+    )
     client.read_until(b"up")
     client.send(0, b"\x03")
 
@@ -279,11 +301,11 @@ def test_ten_sessions_run_at_once(execute):
 
 def test_no_descriptor_is_left_open(execute, eventually):
     execute("true").finish()
-    before = len(os.listdir("/proc/self/fd"))
+    before = _open_descriptors()
     for _ in range(5):
         execute("echo", "x", stdin=True).finish()
 
-    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before, "descriptors to be closed")
+    eventually(lambda: _open_descriptors() <= before, "descriptors to be closed")
 
 
 def _resident_kib() -> int:
@@ -293,10 +315,14 @@ def _resident_kib() -> int:
     return int(found[1])
 
 
-def _state_of_children(pid: int) -> str:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    states = [Path(f"/proc/{child}/wchan").read_text() for child in children]
-    return "S" if states and all("pipe" in state for state in states) else "?"
+def _written_bytes(pid: int) -> int:
+    found = re.search(r"wchar: (\d+)", Path(f"/proc/{pid}/io").read_text())
+    assert found
+    return int(found[1])
+
+
+def _open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def _is_alive(pid: int) -> bool:
