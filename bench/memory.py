@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import threading
+from itertools import pairwise
 
 import psutil
 

@@ -111,6 +111,7 @@ class Attachment:
 
     def __init__(self, container: Container, *, stdin: bool) -> None:
         self._container = container
+        self._let_go = False
         self.pty: int | None = None
         self.stdin: BinaryIO | None = None
         names, theirs = [], []
@@ -137,9 +138,11 @@ class Attachment:
             tell(self._container, f"resize {rows} {cols}")
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Block until the container has ended."""
+        """Block until the container has ended, or was let go of."""
 
         def look() -> Seen[int] | NotYet:
+            if self._let_go:
+                return Seen(0)
             end = self._container.exit()
             return Seen(end.code) if end else NotYet("running")
 
@@ -148,6 +151,7 @@ class Attachment:
 
     def kill(self) -> None:
         """Let go of the container."""
+        self._let_go = True
         for file in (self.stdin, self.stdout, self.stderr):
             if file is not None:
                 with contextlib.suppress(OSError):
