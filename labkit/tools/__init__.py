@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from labkit.tools.catalog import KUBERNETES_VERSION, Tool
+from labkit.tools.catalog import KUBERNETES_VERSION, TOOLS, Tool
 
 if TYPE_CHECKING:
     from labkit.tools.getting import ensure
 
-__all__ = ["KUBERNETES_VERSION", "Tool", "ensure"]
+__all__ = ["KUBERNETES_VERSION", "TOOLS", "Tool", "ensure"]
 
 
 def __getattr__(name: str) -> Any:

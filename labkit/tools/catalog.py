@@ -5,12 +5,10 @@ The versions are those of the pins in ``clusters/tools``; a test keeps the two t
 
 from __future__ import annotations
 
-import os
-import platform
-import sys
 from dataclasses import dataclass
 
-from labkit.errors import BadInput, Unsupported
+from labkit.errors import BadInput
+from labkit.tools.platforms import Platform
 
 KUBERNETES_VERSION = "1.37.2"
 """The Kubernetes that labkit starts unless told otherwise."""
@@ -34,25 +32,12 @@ LOCAL = (
 KIND = ("kind", "kubectl")
 """What the kind provider needs."""
 
+TOOLS = (*LOCAL, "kind", "kwok", "kwokctl")
+"""The whole catalogue."""
+
 _KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
 
 Version = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
-    """An operating system and processor, in Go's words.
-
-    Attributes:
-        system: ``linux`` or ``darwin``.
-        machine: ``amd64`` or ``arm64``.
-    """
-
-    system: str
-    machine: str
-
-    def __str__(self) -> str:
-        return f"{self.system}-{self.machine}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +65,14 @@ class Build:
         package: what to build.
         ldflags: linker flags; without them the binaries do not know their own version.
         cgo: whether a C compiler is needed.
+        systems: where it can be built, and means anything.
     """
 
     pins: str
     package: str
     ldflags: str
     cgo: bool = False
+    systems: tuple[str, ...] = ("linux", "darwin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +83,7 @@ class Tool:
         name: the binary's name.
         version: without a leading v.
         ask: arguments that make it print its version.
-        oldest: the oldest version that serves as well.
+        oldest: the oldest version on PATH that serves as well.
         before: the first version that no longer does.
         release: where it is published; None where it is not for this platform.
         build: how to build it.
@@ -113,23 +100,6 @@ class Tool:
     def fits(self, version: Version) -> bool:
         """Whether a binary of that version can take its place."""
         return self.oldest <= version < self.before
-
-
-def here() -> Platform:
-    """The platform that we run on.
-
-    Raises:
-        Unsupported: Kubernetes' binaries do not exist for it.
-    """
-    machines = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-    machine = machines.get(platform.machine().lower())
-    system = {"linux": "linux", "darwin": "darwin"}.get(sys.platform)
-    if not machine or not system:
-        raise Unsupported(
-            f"labkit has no binaries for {sys.platform} on {platform.machine()}",
-            hint="use Linux or macOS on amd64 or arm64, or Windows' WSL",
-        )
-    return Platform(system=system, machine=machine)
 
 
 def tool(name: str, *, kubernetes_version: str = KUBERNETES_VERSION, on: Platform) -> Tool:
@@ -153,7 +123,7 @@ def tool(name: str, *, kubernetes_version: str = KUBERNETES_VERSION, on: Platfor
 
 def names() -> list[str]:
     """All tools, those of the embedded cluster first."""
-    return [*LOCAL, "kind", "kwok", "kwokctl"]
+    return list(TOOLS)
 
 
 def parsed(text: str, where: str) -> Version:
@@ -170,6 +140,7 @@ def parsed(text: str, where: str) -> Version:
 
 
 def _same_minor(version: Version) -> tuple[Version, Version]:
+    # Patch releases only mend; gates, flags and APIs change with the minor version.
     return version[:2], (version[0], version[1] + 1)
 
 
@@ -198,6 +169,7 @@ def _kubernetes(name: str, version: Version, on: Platform) -> Tool:
             pins="kubernetes",
             package=f"k8s.io/kubernetes/cmd/{name}",
             ldflags=" ".join(f"-X {known}.{key}={value}" for key, value in stamps.items()),
+            systems=("linux",) if name == "kubelet" else ("linux", "darwin"),
         ),
     )
 
@@ -210,15 +182,14 @@ def _etcd(name: str, on: Platform) -> Tool:
         name=name,
         version=version,
         ask=("--version",),
+        # 3.6 is the oldest that Kubernetes 1.37 was seen to work with.
         oldest=(3, 6),
         before=(4,),
         release=Release(
-            url=f"{base}/{folder}.tar.gz",
+            url=f"{base}/{folder}.{'tar.gz' if on.system == 'linux' else 'zip'}",
             checksums=f"{base}/SHA256SUMS",
             member=f"{folder}/etcd",
-        )
-        if on.system == "linux"
-        else None,
+        ),
         build=Build(pins="etcd", package="go.etcd.io/etcd/server/v3", ldflags=""),
     )
 
@@ -229,6 +200,7 @@ def _runc(name: str, on: Platform) -> Tool:
         name=name,
         version=RUNC_VERSION,
         ask=("--version",),
+        # Rootless containers over overlays ran with Debian's 1.1 as well.
         oldest=(1, 1),
         before=(2,),
         release=Release(url=f"{base}/runc.{on.machine}", checksums=f"{base}/runc.sha256sum")
@@ -239,6 +211,7 @@ def _runc(name: str, on: Platform) -> Tool:
             package="github.com/opencontainers/runc",
             ldflags=f"-X main.version={RUNC_VERSION}",
             cgo=True,
+            systems=("linux",),
         ),
     )
 
@@ -267,6 +240,7 @@ def _kwok(name: str, on: Platform) -> Tool:
         ask=("--version",),
         oldest=oldest,
         before=before,
+        # No checksums are published beside these binaries.
         release=Release(url=f"{base}/{name}-{on.system}-{on.machine}", checksums=""),
         build=Build(
             pins="kwok",
@@ -274,8 +248,3 @@ def _kwok(name: str, on: Platform) -> Tool:
             ldflags="",
         ),
     )
-
-
-def jobs() -> int:
-    """How many compilers may run at once: the processors that we may really use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import errno
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from labkit.errors import ToolError
-from labkit.paths import BIN_ENV, cache_dir
+from labkit.paths import BIN_ENV, CACHE_ENV, cache_dir
 from labkit.progress import Progress, Silent
 from labkit.tools import sources
-from labkit.tools.catalog import KUBERNETES_VERSION, LOCAL, Platform, Tool, here, tool
-from labkit.tools.sources import Unavailable
+from labkit.tools.catalog import KUBERNETES_VERSION, Tool, tool
+from labkit.tools.platforms import Platform, here
+from labkit.tools.sources import Absent, Unavailable
 
-LOCK_TIMEOUT_S = 2 * 3600.0
-"""How long to wait for another labkit that is getting binaries, in seconds."""
+Reasons = dict[str, list[Unavailable]]
+"""By tool, why each source so far could not give it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A tool that is there.
+
+    Attributes:
+        path: absolute.
+        source: ``your folder``, ``PATH`` or ``cache``.
+    """
+
+    path: Path
+    source: str
 
 
 def ensure(
@@ -36,134 +52,147 @@ def ensure(
         ToolError: a tool cannot be had; the message says why, source by source.
     """
     on = here()
-    wanted = [tool(name, kubernetes_version=kubernetes_version, on=on) for name in names]
-    found, reasons = search(wanted, on)
-    missing = [one for one in wanted if one.name not in found]
+    wanted = [
+        tool(name, kubernetes_version=kubernetes_version, on=on) for name in dict.fromkeys(names)
+    ]
+    there, _ = search(wanted, on)
+    paths = {name: found.path for name, found in there.items()}
+    missing = [one for one in wanted if one.name not in paths]
     if missing:
-        found |= _get(missing, on, reasons, progress or Silent())
-    return {name: found[name] for name in names}
+        paths |= _get(missing, on, progress or Silent())
+    return {name: paths[name] for name in names}
 
 
-def search(wanted: Iterable[Tool], on: Platform) -> tuple[dict[str, Path], dict[str, list[str]]]:
+def search(wanted: Iterable[Tool], on: Platform) -> tuple[dict[str, Found], Reasons]:
     """What is there already, and for the rest why each place does not have it."""
-    found: dict[str, Path] = {}
-    reasons: dict[str, list[str]] = {}
+    found: dict[str, Found] = {}
+    reasons: Reasons = {}
     for one in wanted:
         reasons[one.name] = []
-        for label, look in (
+        for source, look in (
             ("your folder", sources.from_folder),
             ("PATH", sources.from_path),
             ("cache", lambda one: sources.from_cache(one, on)),
         ):
             try:
-                found[one.name] = look(one)
+                found[one.name] = Found(path=look(one), source=source)
                 break
             except Unavailable as why:
-                reasons[one.name].append(f"{label}: {why}")
+                reasons[one.name].append(type(why)(f"{source}: {why}"))
     return found, reasons
 
 
-def bin_folder(*, kubernetes_version: str = KUBERNETES_VERSION, progress: Progress) -> Path:
-    """One folder with all tools of the embedded cluster, to be named by ``LABKIT_BIN_DIR``."""
-    paths = ensure(LOCAL, kubernetes_version=kubernetes_version, progress=progress)
-    folder = cache_dir() / "tools" / "bin" / kubernetes_version
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, path in paths.items():
-        link = folder / f".{name}.new"
-        link.unlink(missing_ok=True)
-        link.symlink_to(path)
-        link.replace(folder / name)
-    return folder
+def whence(one: Tool, on: Platform) -> str:
+    """Where a tool that is missing would come from; asks no network."""
+    from labkit.tools import build, release
 
-
-def _get(
-    missing: Sequence[Tool], on: Platform, reasons: dict[str, list[str]], progress: Progress
-) -> dict[str, Path]:
-    from filelock import FileLock, Timeout
-
-    folder = cache_dir() / "tools"
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
+    if not release.refused(one):
+        return "release"
     try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            with progress.step("wait for another labkit that is getting binaries"):
-                lock.acquire(timeout=LOCK_TIMEOUT_S)
-    except Timeout as exc:
+        build.check([one], on)
+    except Unavailable:
+        return "nowhere"
+    return "build"
+
+
+def _get(missing: Sequence[Tool], on: Platform, progress: Progress) -> dict[str, Path]:
+    from labkit.tools import workshop
+
+    try:
+        with workshop.locked([one.name for one in missing], progress):
+            # Whoever held the lock may have got them meanwhile.
+            there, reasons = search(missing, on)
+            paths = {name: found.path for name, found in there.items()}
+            left = [one for one in missing if one.name not in paths]
+            _tell(left, reasons, progress)
+            with workshop.folder() as work:
+                paths |= _released(left, on, reasons, progress)
+                left = [one for one in left if one.name not in paths]
+                paths |= _built(left, on, reasons, progress, work)
+    except OSError as exc:
         raise ToolError(
-            f"another labkit has been getting binaries for {LOCK_TIMEOUT_S / 3600:.0f} hours",
-            hint=f"end it; the lock is {folder / '.lock'}",
+            f"{cache_dir() / 'tools'} cannot be used: {exc.strerror}",
+            hint=f"set {CACHE_ENV} to a folder that you may write to",
         ) from exc
-    try:
-        # Whoever held the lock may have got them meanwhile.
-        found, reasons = search(missing, on)
-        left = [one for one in missing if one.name not in found]
-        found |= _released(left, on, reasons, progress)
-        left = [one for one in left if one.name not in found]
-        found |= _built(left, on, reasons, progress)
-    finally:
-        lock.release()
-        shutil.rmtree(folder / ".new", ignore_errors=True)
-    _refuse_missing(missing, found, reasons)
-    return found
+    _refuse_missing(missing, paths, reasons)
+    return paths
+
+
+def _tell(missing: Sequence[Tool], reasons: Reasons, progress: Progress) -> None:
+    """Say what surprises: a folder that lacks a tool, a wrong version, a damaged cache."""
+    lines = [
+        str(why) for one in missing for why in reasons[one.name] if not isinstance(why, Absent)
+    ]
+    if lines:
+        with progress.step("look for binaries") as step:
+            for line in lines:
+                step.note(line)
 
 
 def _released(
-    tools: Sequence[Tool], on: Platform, reasons: Mapping[str, list[str]], progress: Progress
+    tools: Sequence[Tool], on: Platform, reasons: Reasons, progress: Progress
 ) -> dict[str, Path]:
-    from labkit.tools import release
+    from labkit.tools import release, workshop
 
-    folder = cache_dir() / "tools" / ".parts"
-    folder.mkdir(parents=True, exist_ok=True)
-    found = {}
+    paths: dict[str, Path] = {}
     for one in tools:
-        try:
+        with _reasons_of([one], "release", reasons):
             if why := release.refused(one):
-                raise Unavailable(why)  # noqa: TRY301 - told where all reasons are told
+                raise Unavailable(why)
             with progress.step(f"download {one.name} {one.version}") as step:
                 try:
-                    made = release.fetch(one, folder, step)
-                except Unavailable as why:
-                    step.note(str(why))
+                    made = release.fetch(one, workshop.parts(), step)
+                except Unavailable as failure:
+                    step.note(str(failure))
                     raise
-                found[one.name] = sources.into_cache(one, on, made, source="official release")
-        except Unavailable as why:
-            reasons[one.name].append(f"release: {why}")
-    return found
+                paths[one.name] = sources.into_cache(one, on, made, source="official release")
+    return paths
 
 
 def _built(
-    tools: Sequence[Tool], on: Platform, reasons: Mapping[str, list[str]], progress: Progress
+    tools: Sequence[Tool], on: Platform, reasons: Reasons, progress: Progress, work: Path
 ) -> dict[str, Path]:
     from labkit.tools import build
 
-    folder = cache_dir() / "tools" / ".new"
-    found = {}
+    paths: dict[str, Path] = {}
     # Tools of one module share their flags, and so one build.
     ordered = sorted(tools, key=lambda one: one.build.pins)
     for _, group in groupby(ordered, key=lambda one: one.build.pins):
         together = list(group)
-        try:
-            made = build.build(together, folder, progress)
-        except Unavailable as why:
+        why = dict.fromkeys(str(reasons[one.name][-1]) for one in together)
+        with _reasons_of(together, "build", reasons):
+            built = build.build(together, work, progress, on=on, why=list(why))
             for one in together:
-                reasons[one.name].append(f"build: {why}")
-            continue
-        for one in together:
-            found[one.name] = sources.into_cache(
-                one, on, made[one.name], source=f"built from clusters/tools/{one.build.pins}"
-            )
-    return found
+                made = built.paths[one.name]
+                paths[one.name] = sources.into_cache(one, on, made, source=built.source)
+    return paths
+
+
+@contextmanager
+def _reasons_of(tools: Sequence[Tool], source: str, reasons: Reasons) -> Iterator[None]:
+    """Note why a source failed and go on; a disk that fills up half-way is such a reason."""
+    try:
+        yield
+    except Unavailable as failure:
+        why: Exception = failure
+    except OSError as exc:
+        if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        why = exc
+    else:
+        return
+    for one in tools:
+        reasons[one.name].append(Unavailable(f"{source}: {why}"))
 
 
 def _refuse_missing(
-    wanted: Sequence[Tool], found: Mapping[str, Path], reasons: Mapping[str, list[str]]
+    wanted: Sequence[Tool], paths: Mapping[str, Path], reasons: Mapping[str, Sequence[Unavailable]]
 ) -> None:
     lines = [
-        f"{one.name} {one.version} cannot be had:\n    " + "\n    ".join(reasons[one.name])
+        f"{one.name} {one.version} cannot be had:\n    "
+        + "\n    ".join(str(why) for why in reasons[one.name])
         for one in wanted
-        if one.name not in found
+        if one.name not in paths
     ]
     if lines:
         raise ToolError(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from labkit.tools import release
-from labkit.tools.catalog import Build, Platform, Release, Tool
+from labkit.tools import hosts, release
+from labkit.tools.catalog import Build, Release, Tool
+from labkit.tools.platforms import Platform
 
 BODY = b"#!/bin/sh\necho tool v1.2.3\n" + b"# padding\n" * 20_000
 HERE = Platform(system="linux", machine="amd64")
@@ -24,6 +28,8 @@ class Server:
     body: bytes = BODY
     checksum: str = hashlib.sha256(BODY).hexdigest()
     failures: list[int] = field(default_factory=list)  # statuses to answer first
+    sum_failures: list[int] = field(default_factory=list)  # the same for the checksum
+    moved_to: str = ""  # answer with a redirect
     cut_at: list[int] = field(default_factory=list)  # how much to send before breaking off
     ranges: bool = True
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -37,8 +43,15 @@ def server():
         def do_GET(self) -> None:
             wanted = self.headers.get("Range", "")
             state.requests.append((self.path, wanted))
-            if self.path.endswith(".sha256"):
+            if self.path.endswith(".sha256") and state.sum_failures:
+                self._send(state.sum_failures.pop(0), b"no")
+            elif self.path.endswith(".sha256"):
                 self._send(200, state.checksum.encode())
+            elif state.moved_to:
+                self.send_response(302)
+                self.send_header("Location", state.moved_to)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
             elif state.failures:
                 self._send(state.failures.pop(0), b"no")
             else:
@@ -90,8 +103,37 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("LABKIT_BIN_DIR", raising=False)
     monkeypatch.delenv(release.MIRROR_ENV, raising=False)
     monkeypatch.setattr(release, "PAUSE_S", 0.02)
-    monkeypatch.setattr(release, "_unreachable", {})
+    hosts.forget()
     return folder
+
+
+class Recorder:
+    """A progress display that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+        self.notes: list[str] = []
+        self.updates: list[tuple[float, float | None, str]] = []
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Recorder]:
+        self.titles.append(title)
+        yield self
+
+    def update(self, done: float, total: float | None = None, *, unit: str = "") -> None:
+        self.updates.append((done, total, unit))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def program(folder: Path, version: str, name: str = "tool") -> Path:
+    """A binary that knows its version."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho {name} version v{version}\n")
+    path.chmod(0o755)
+    return path
 
 
 def make_tool(url: str, **changes: Any) -> Tool:

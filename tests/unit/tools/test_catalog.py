@@ -5,9 +5,10 @@ import pytest
 from labkit.errors import BadInput
 from labkit.paths import data_dir
 from labkit.tools import catalog
+from labkit.tools.platforms import Platform
 
-LINUX = catalog.Platform(system="linux", machine="arm64")
-MAC = catalog.Platform(system="darwin", machine="arm64")
+LINUX = Platform(system="linux", machine="arm64")
+MAC = Platform(system="darwin", machine="arm64")
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -29,6 +30,17 @@ def test_an_address_names_version_and_platform(name):
 def test_servers_are_not_published_for_macos_and_kubectl_is():
     assert catalog.tool("kubelet", on=MAC).release is None
     assert "darwin/arm64/kubectl" in catalog.tool("kubectl", on=MAC).release.url
+
+
+def test_what_runs_on_linux_only_is_not_built_elsewhere():
+    for name in catalog.names():
+        systems = catalog.tool(name, on=MAC).build.systems
+        assert ("darwin" in systems) == (name not in ("kubelet", "runc"))
+
+
+def test_etcd_comes_in_the_archive_of_its_platform():
+    assert catalog.tool("etcd", on=LINUX).release.url.endswith("-linux-arm64.tar.gz")
+    assert catalog.tool("etcd", on=MAC).release.url.endswith("-darwin-arm64.zip")
 
 
 def test_another_patch_of_the_same_minor_serves_and_another_minor_does_not():

@@ -1,27 +1,19 @@
 """All sources in their order, with tools of a few bytes."""
 
+import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
+import time
 from threading import Event
 
 import pytest
 
 from labkit.errors import ToolError
-from labkit.tools import build, getting, release, sources
-from labkit.tools.catalog import Build
+from labkit.tools import build, getting, release, sources, workshop
 from labkit.waiting import NotYet, Seen, wait_until
-from tests.unit.tools.conftest import BODY, HERE, make_tool
-
-
-def program(folder, version, name="tool"):
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
-    path.write_text(f"#!/bin/sh\necho {name} version v{version}\n")
-    path.chmod(0o755)
-    return path
+from tests.unit.tools.conftest import BODY, HERE, Recorder, make_tool, program
 
 
 @pytest.fixture
@@ -29,10 +21,10 @@ def ensure(server, monkeypatch):
     monkeypatch.setattr(getting, "tool", lambda name, **_: make_tool(server.url, name=name))
     monkeypatch.setattr(getting, "here", lambda: HERE)
     monkeypatch.setattr(build, "build", refuse_to_build)
-    return lambda: getting.ensure(["tool"])["tool"]
+    return lambda progress=None: getting.ensure(["tool"], progress=progress)["tool"]
 
 
-def refuse_to_build(*_):
+def refuse_to_build(*_, **__):
     raise sources.Unavailable("no compiler")
 
 
@@ -52,6 +44,55 @@ def test_path_is_passed_over_when_it_does_not(ensure, tmp_path, monkeypatch, cac
     program(tmp_path / "bin", "1.1.0")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     assert ensure().is_relative_to(cache)
+
+
+@pytest.mark.parametrize("version", ["1.2.3-gke.14", "1.2.3+k3s1"])
+def test_a_distributors_build_of_the_version_fits(ensure, tmp_path, monkeypatch, version):
+    path = program(tmp_path / "bin", version)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    assert ensure() == path
+
+
+def test_a_release_candidate_is_not_the_version(ensure, tmp_path, monkeypatch, cache):
+    program(tmp_path / "bin", "1.2.3-rc.1")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    assert ensure().is_relative_to(cache)
+
+
+def test_a_binary_that_hangs_when_asked_is_passed_over(ensure, tmp_path, monkeypatch, cache):
+    program(tmp_path / "bin", "1.2.3").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.setattr(sources, "VERSION_TIMEOUT_S", 0.2)
+    assert ensure().is_relative_to(cache)
+
+
+def test_a_version_is_asked_for_once(ensure, tmp_path, monkeypatch):
+    path = program(tmp_path / "bin", "1.2.9")
+    path.write_text(path.read_text() + f"echo asked >> '{tmp_path / 'asked'}'\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    assert ensure() == ensure() == path
+    assert (tmp_path / "asked").read_text() == "asked\n"
+
+
+def test_what_surprises_is_told_and_what_is_usual_is_not(ensure, tmp_path, monkeypatch):
+    program(tmp_path / "bin", "1.1.0")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.setenv("LABKIT_BIN_DIR", str(tmp_path))
+    progress = Recorder()
+    ensure(progress)
+    assert progress.titles == ["look for binaries", "download tool 1.2.3"]
+    assert progress.notes == [
+        f"your folder: {tmp_path / 'tool'} is not there",
+        f"PATH: {tmp_path / 'bin' / 'tool'} is 1.1.0, and 1.2.3 is needed",
+    ]
+
+
+def test_a_file_in_your_folder_that_may_not_be_executed_is_told(ensure, tmp_path, monkeypatch):
+    program(tmp_path / "mine", "1.2.3").chmod(0o644)
+    monkeypatch.setenv("LABKIT_BIN_DIR", str(tmp_path / "mine"))
+    progress = Recorder()
+    ensure(progress)
+    assert "may not be executed" in progress.notes[0]
 
 
 def test_what_was_got_once_comes_from_the_cache(ensure, server):
@@ -77,10 +118,69 @@ def test_a_touched_but_whole_file_is_still_good(ensure, server):
     assert len(server.requests) == asked
 
 
+def test_a_copied_cache_is_read_once_and_then_known(ensure, monkeypatch):
+    path = ensure()
+    os.utime(path, (1, 1))
+    ensure()
+    monkeypatch.setattr(sources, "sha256", lambda _: pytest.fail("read again"))
+    assert ensure() == path
+
+
+def test_a_cached_file_that_lost_its_record_is_got_again(ensure):
+    path = ensure()
+    path.with_name("record.json").write_text("{")
+    assert ensure() == path
+    assert sources.source_of(path) == "official release"
+
+
+def test_seven_cached_tools_are_found_at_once(ensure):
+    names = [f"tool-{number}" for number in range(7)]
+    getting.ensure(names)
+    took = []
+    for _ in range(5):
+        started = time.perf_counter()
+        getting.ensure(names)
+        took.append(time.perf_counter() - started)
+    assert min(took) < 0.02
+
+
+def test_a_name_twice_is_got_once(ensure, server):
+    assert list(getting.ensure(["tool", "tool"])) == ["tool"]
+
+
 def test_nothing_is_left_beside_the_finished_binary(ensure, cache):
     ensure()
-    left = {path.name for path in cache.rglob("*") if path.is_file()}
-    assert left <= {"tool", "record.json", ".lock"}
+    files = [path for path in cache.rglob("*") if path.is_file()]
+    left = {path.name for path in files if path.parent.name != ".locks"}
+    assert left == {"tool", "record.json"}
+    assert not [path for path in cache.rglob(".new-*") if ".locks" not in path.parts]
+
+
+def test_leftovers_of_a_killed_labkit_are_removed_in_time(ensure, cache):
+    old, young = (cache / "tools" / f".new-{age}" for age in ("old", "young"))
+    for folder in (old, young):
+        (folder / "out").mkdir(parents=True)
+    os.utime(old, (1, 1))
+    ensure()
+    assert not old.exists()
+    assert young.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_told(ensure, cache):
+    cache.mkdir()
+    (cache / "tools").write_text("in the way")
+    with pytest.raises(ToolError, match="cannot be used") as caught:
+        ensure()
+    assert "LABKIT_CACHE_DIR" in caught.value.hint
+
+
+def test_a_disk_that_fills_up_is_a_reason_to_go_on(ensure, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(release, "fetch", full)
+    with pytest.raises(ToolError, match=r"release: .*No space left on device"):
+        ensure()
 
 
 def test_when_all_fails_every_source_says_why(ensure, server):
@@ -120,6 +220,22 @@ def test_two_at_once_download_once(server):
     assert [path for path, _ in server.requests].count("/tool") == 1
 
 
+def test_another_tool_need_not_wait(server, ensure):
+    with workshop.locked(["another"], Recorder()):
+        assert ensure().read_bytes() == BODY
+
+
+def test_who_waits_says_for_what(ensure, monkeypatch):
+    monkeypatch.setattr(workshop, "LOCK_TIMEOUT_S", 0.1)
+    progress = Recorder()
+    with (
+        workshop.locked(["tool"], Recorder()),
+        pytest.raises(ToolError, match="another labkit has been getting tool"),
+    ):
+        ensure(progress)
+    assert progress.titles == ["wait for another labkit that is getting tool"]
+
+
 def test_interrupted_halfway_nothing_is_in_place_and_the_next_run_resumes(server, cache):
     server.hold = Event()
     with call(server) as child:
@@ -132,7 +248,9 @@ def test_interrupted_halfway_nothing_is_in_place_and_the_next_run_resumes(server
         child.send_signal(signal.SIGINT)
         child.communicate(timeout=30)
         assert child.returncode != 0
-    assert not list(cache.rglob("tool"))
+    assert not [path for path in cache.rglob("tool") if path.parent.name != ".locks"]
+    with workshop.locked(["tool"], Recorder()):  # it is free
+        pass
     server.hold.set()
     server.hold = None
     with call(server) as again:
@@ -142,126 +260,8 @@ def test_interrupted_halfway_nothing_is_in_place_and_the_next_run_resumes(server
     assert server.requests[-1][1].startswith("bytes=")
 
 
-# Building: a Go of the test's own stands in for the compiler, since what is ours is
-# how it is called, watched and ended.
-
-GO = """#!/bin/sh
-case "$1" in
-env) echo go1.26.8 ;;
-list) echo a; echo b; echo example.com/tool ;;
-build)
-  while [ "$1" != -o ]; do shift; done
-  echo a; echo b
-  if [ -e "{folder}/slow" ]; then echo $$ > "{folder}/pid"; exec sleep 60; fi
-  if [ -e "{folder}/broken" ]; then echo "x.go:1: syntax error"; exit 1; fi
-  printf '#!/bin/sh\\necho $GOFLAGS $GOWORK' > "$2tool" ;;
-esac
-"""
-
-
-@pytest.fixture
-def go(tmp_path, monkeypatch):
-    folder = tmp_path / "go bin"
-    folder.mkdir()
-    (folder / "go").write_text(GO.format(folder=folder))
-    (folder / "go").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    pins = tmp_path / "data" / "tools" / "tool"
-    pins.mkdir(parents=True)
-    (pins / "go.mod").write_text("module x\n\nrequire example.com/tool v1.2.3\n")
-    monkeypatch.setattr(build, "data_dir", lambda _: tmp_path / "data")
-    monkeypatch.setattr(build, "BUILD_SPACE", 1)
-    monkeypatch.setattr(getting, "tool", lambda name, **_: make_tool("", name=name, release=None))
-    monkeypatch.setattr(getting, "here", lambda: HERE)
-    return folder
-
-
-@pytest.mark.usefixtures("go")
-def test_what_has_no_release_is_built():
-    path = getting.ensure(["tool"])["tool"]
-    assert os.access(path, os.X_OK)
-    assert sources.source_of(path) == "built from clusters/tools/tool"
-
-
-def test_a_failed_build_tells_what_the_compiler_said(go):
-    (go / "broken").touch()
-    with pytest.raises(ToolError, match=r"x\.go:1: syntax error"):
-        getting.ensure(["tool"])
-
-
-@pytest.mark.usefixtures("go")
-def test_another_version_than_the_pinned_one_is_not_built(monkeypatch):
-    other = make_tool("", version="1.2.4", release=None)
-    monkeypatch.setattr(getting, "tool", lambda *_, **__: other)
-    with pytest.raises(ToolError, match=r"does not pin version 1\.2\.4"):
-        getting.ensure(["tool"])
-
-
-@pytest.mark.usefixtures("go")
-def test_a_missing_c_compiler_is_named(monkeypatch):
-    cgo = Build(pins="tool", package="example.com/tool", ldflags="", cgo=True)
-    monkeypatch.setattr(getting, "tool", lambda *_, **__: make_tool("", release=None, build=cgo))
-    which = shutil.which
-    monkeypatch.setattr(
-        shutil, "which", lambda name: None if name in ("cc", "gcc") else which(name)
-    )
-    with pytest.raises(ToolError, match="needs a C compiler"):
-        getting.ensure(["tool"])
-
-
-SLOW_BUILD = """
-import pathlib
-from labkit.tools import build
-build.data_dir = lambda _: pathlib.Path(sys.argv[2])
-build.BUILD_SPACE = 1
-getting.here"""
-
-
-def test_an_interrupted_build_leaves_no_compiler_running(go, tmp_path):
-    (go / "slow").touch()
-    script = CALLER.replace("\ngetting.here", SLOW_BUILD, 1)
-    script = script.replace("make_tool(sys.argv[1], name=name)", "make_tool('', release=None)")
-    child = subprocess.Popen([sys.executable, "-c", script, "", str(tmp_path / "data")])
-    pid = int(
-        wait_until(
-            lambda: (
-                Seen(t)
-                if (go / "pid").exists() and (t := (go / "pid").read_text())
-                else NotYet("-")
-            ),
-            what="the compiler to run",
-            timeout_s=30,
-        )
-    )
-    child.send_signal(signal.SIGINT)
-    assert child.wait(30) != 0
-    wait_until(
-        lambda: NotYet("it runs") if alive(pid) else Seen(True), what="its end", timeout_s=10
-    )
-
-
 def written(path):
     return path.read_text() if path.exists() else ""
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_the_bin_folder_holds_all_that_the_embedded_cluster_needs(tmp_path, monkeypatch):
-    from labkit.progress import Silent
-    from labkit.tools.catalog import LOCAL
-
-    for name in LOCAL:
-        program(tmp_path / "mine", "1.37.2", name)
-    monkeypatch.setenv("LABKIT_BIN_DIR", str(tmp_path / "mine"))
-    folder = getting.bin_folder(progress=Silent())
-    assert sorted(path.name for path in folder.iterdir()) == sorted(LOCAL)
-    assert all(os.access(path, os.X_OK) for path in folder.iterdir())
 
 
 def test_release_and_build_are_not_even_loaded_when_all_is_there():
