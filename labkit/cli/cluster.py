@@ -147,6 +147,9 @@ def list_clusters(provider: Provider = "local", output: Output = "text") -> None
     if output == "json":
         _print_json([each.to_json() for each in found])
         return
+    if not found:
+        print("there are no clusters")
+        return
     rows = [
         (each.name, each.provider, each.state, each.kubernetes_version, f"{len(each.nodes)}")
         for each in found

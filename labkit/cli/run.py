@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import signal
 import subprocess
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from labkit.errors import BadInput, LabFailed, Unsupported
+
+if TYPE_CHECKING:
+    from labkit.cluster import Cluster
+
+STOP_S = 10.0
+"""How long JupyterLab may take to end, in seconds."""
 
 
 class Output(StrEnum):
@@ -57,7 +63,7 @@ def run(
     if not chosen:
         known = ", ".join(notebooks.all_labs())
         raise BadInput("which lab?", hint=f"name one of {known}, or say --all")
-    sources = [notebooks.find(one) for one in chosen]
+    sources = list(dict.fromkeys(notebooks.find(one) for one in chosen))
     _require("papermill", "course")
     cluster = Cluster.attach(name)
     progress = for_stderr()
@@ -71,23 +77,21 @@ def run(
         )
         for source in sources
     ]
-    report.write_junit(results, output_dir / "junit.xml")
-    pages = {result.lab: report.write_html(result.notebook) for result in results}
+    reports = report.write(results, output_dir)
     if output is Output.json:
-        typer.echo(json.dumps(report.as_json(results), indent=2))
+        typer.echo(json.dumps(report.as_json(results, reports), indent=2))
     else:
         for result in results:
-            verdict = "passed" if result.passed else "FAILED"
-            typer.echo(
-                f"{verdict}  {result.lab}  {result.cells}/{result.total} cells, "
-                f"{len(result.exercises)} exercise(s), {result.seconds:.1f} s"
-            )
-            for problem in result.problems:
-                typer.echo(f"        {problem}")
-            typer.echo(f"        see {pages[result.lab] or result.notebook}")
+            typer.echo(report.as_text(result, reports))
     failed = [result.lab for result in results if not result.passed]
     if failed:
-        raise LabFailed(f"{len(failed)} of {len(results)} lab(s) failed: {', '.join(failed)}")
+        raise LabFailed(
+            f"{len(failed)} of {len(results)} lab(s) failed: {', '.join(failed)}",
+            see=f"labkit status --name {cluster.name}",
+        )
+    if output is Output.text:
+        seconds = sum(result.seconds for result in results)
+        typer.echo(f"{len(results)} lab(s) passed in {seconds:.1f} s; JUnit: {reports.junit}")
 
 
 def lab(
@@ -105,35 +109,61 @@ def lab(
     cluster stays until `labkit down`.
     """
     from labkit.cluster import Cluster
-    from labkit.course import notebooks
-    from labkit.course.opening import CLUSTER_ENV
+    from labkit.course import copying
 
     _require("jupyterlab", "lab")
     cluster = Cluster.attach(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    for source in notebooks.all_labs().values():
-        target = folder / source.name
-        if not target.exists():
-            shutil.copyfile(source, target)
-        elif target.read_bytes() != source.read_bytes():
-            typer.echo(f"kept your {target}", err=True)
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder.resolve()}"]
+    copied = copying.copy_course(folder)
+    for path in copied.kept:
+        typer.echo(f"{path} is yours and stays as it is", err=True)
+    typer.echo(f"The course is in {folder.resolve()}. Ctrl-C ends JupyterLab.", err=True)
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        f"--ServerApp.root_dir={folder.resolve()}",
+        # What a learner needs to see is the address; and nothing is fetched from elsewhere.
+        "--Application.log_level=WARN",
+        "--LabApp.news_url=None",
+        "--LabApp.extension_manager=readonly",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]
+    if copied.first:
+        command.append(f"--LabApp.default_url=/lab/tree/{copied.first.name}")
     if port:
-        command.append(f"--ServerApp.port={port}")
+        command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     if not browser:
         command.append("--no-browser")
-    environment = {
-        **os.environ, CLUSTER_ENV: cluster.name, "KUBECONFIG": str(cluster.kubeconfig)
-    }  # fmt: skip
-    with subprocess.Popen(command, env=environment) as server:
-        try:
-            status = server.wait()
-        except KeyboardInterrupt:
-            # The terminal sends Ctrl-C to JupyterLab too, which asks, and ends at the second.
-            server.terminate()
-            status = server.wait()
+    if os.geteuid() == 0:  # as in a container; Jupyter wants that said
+        command.append("--allow-root")
+    status = _served(command, _environment(cluster))
     if status:
         raise typer.Exit(status)
+
+
+def _environment(cluster: Cluster) -> dict[str, str]:
+    """For the kernels and the terminals of JupyterLab: this cluster, and its kubectl."""
+    from labkit.course.opening import CLUSTER_ENV
+
+    argv, environment = cluster.kubectl_command()
+    path = [str(Path(argv[0]).parent), os.environ.get("PATH", os.defpath)]
+    return {**environment, CLUSTER_ENV: cluster.name, "PATH": os.pathsep.join(path)}
+
+
+def _served(command: list[str], environment: dict[str, str]) -> int:
+    """Run a server until it ends, or until Ctrl-C, which ends it without a question."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
+    # Of its own process group: JupyterLab would take Ctrl-C as well, and ask whether it is meant.
+    with subprocess.Popen(command, env=environment, process_group=0) as server:
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            server.terminate()
+            try:
+                server.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                server.kill()
+            return 0
 
 
 def _require(module: str, extra: str) -> None:

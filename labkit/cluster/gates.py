@@ -14,10 +14,10 @@ _PLAIN = b"GET / HTTP/1.0\r\n\r\n"
 
 
 class Gates:
-    """Looks at ``serves:PORT`` and ``socket:/path``; keeps what it has begun between two looks.
+    """Looks at ``serves:PORT``, ``socket:/path`` and ``file:/path``.
 
     A server may have its port open long before it answers: the kernel takes connections for
-    it. So a question is put once, and the gate opens when an answer has come.
+    it. So a question is put once, kept between two looks, and an answer opens the gate.
     """
 
     def __init__(self) -> None:
@@ -26,6 +26,8 @@ class Gates:
     def is_open(self, what: str) -> bool:
         """Whether it is there by now."""
         kind, _, where = what.partition(":")
+        if kind == "file":
+            return os.path.exists(where)  # noqa: PTH110 - looked at often
         if kind == "socket":
             return _answers(where)
         asked = self._asked.pop(what, None) or _ask(int(where))

@@ -38,6 +38,12 @@ STEADY_S = 10.0
 MAX_PAUSE_S = 5.0
 """Longest pause before a restart, in seconds."""
 
+PATIENCE_S = 3.0
+"""How long a component waits for what it can do without, in seconds."""
+
+RECORD_S = 10.0
+"""Pause between two attempts to leave a note that a full disk refused, in seconds."""
+
 GRACE_S = 2.0
 """What a component gets between SIGTERM and SIGKILL, in seconds."""
 
@@ -68,7 +74,9 @@ class Kept:
     deaths: int = 0
     born: float = 0.0
     due: float = 0.0
+    hoping: float = 0.0
     last_exit: str = ""
+    recorded: bool = True
     holds: dict[int, socket.socket] = field(default_factory=dict)
 
 
@@ -133,6 +141,9 @@ class Keeper:
         for handle in ready:
             if handle in self._by_handle:
                 self._buried(self._by_handle[handle])
+        for kept in self._everything():
+            if not kept.recorded:
+                self._record(kept)
         self._helpers = [helper for helper in self._helpers if helper.poll() is None]
         return [handle for handle in ready if handle not in self._by_handle]
 
@@ -143,20 +154,27 @@ class Keeper:
             pauses.append(max(until - time(), 0.0))
         if self._helpers:
             pauses.append(1.0)
+        if not all(kept.recorded for kept in self._everything()):
+            pauses.append(RECORD_S)
         return min(pauses) * 1000 if pauses else None
 
     def _start_due(self) -> None:
         now = monotonic()
         for kept in self._everything():
-            if kept.process is None and kept.due <= now and self._may_start(kept.component):
+            if kept.process is None and kept.due <= now and self._may_start(kept, now):
                 self._start(kept)
 
-    def _may_start(self, component: Component) -> bool:
+    def _may_start(self, kept: Kept, now: float) -> bool:
+        component = kept.component
         if component.node and component.name != holder_name(component.node):
             holder = self._find(holder_name(component.node))
             if holder.process is None:
                 return False
-        return all(self._gates.is_open(what) for what in component.waits_for)
+        if not all(self._gates.is_open(what) for what in component.waits_for):
+            return False
+        kept.hoping = kept.hoping or now
+        patient = now - kept.hoping < PATIENCE_S
+        return not patient or all(self._gates.is_open(what) for what in component.hopes_for)
 
     def _start(self, kept: Kept) -> None:
         component = kept.component
@@ -177,7 +195,7 @@ class Keeper:
         if process is None or handle is None:
             self._died(kept, f"exit code {kept.child.wait()}")
             return
-        kept.born = monotonic()
+        kept.born, kept.hoping = monotonic(), 0.0
         self._watch(kept, process, handle)
         say(f"{component.name} started as {process.pid}")
         if kept.deaths and component.on_restart:
@@ -286,7 +304,7 @@ class Keeper:
         }
         if kept.process:
             record |= kept.process.to_json()
-        record_process(self.layout, kept.component.name, record)
+        kept.recorded = record_process(self.layout, kept.component.name, record)
 
     # The end
 
@@ -308,12 +326,14 @@ class Keeper:
         return next(kept for kept in self._kept if kept.component.name == name)
 
 
-def record_process(layout: Layout, name: str, record: dict[str, object]) -> None:
+def record_process(layout: Layout, name: str, record: dict[str, object]) -> bool:
     """Leave a note of a process; a full disk must not keep the cluster from running."""
     try:
         write_atomically(layout.record(name), json.dumps(record))
     except OSError as error:
         say(f"no record of {name}: {error}")
+        return False
+    return True
 
 
 def should_end(layout: Layout, lease: Lease) -> bool:

@@ -74,6 +74,11 @@ class Layout:
         return self.folder / "ready"
 
     @property
+    def healthy_file(self) -> Path:
+        """There since the API server was healthy for the first time."""
+        return self.run / "healthy"
+
+    @property
     def control(self) -> Path:
         """The pipe that wakes the supervisor."""
         return self.folder / "control"

@@ -13,14 +13,13 @@ from typing import Literal
 
 from labkit.cluster import creator, making, members, nodespace, ports, records, supervisor
 from labkit.cluster.controlplane import APISERVER, BINARIES, Choices
-from labkit.cluster.keeper import STANDBY, SUPERVISOR
 from labkit.cluster.layout import Layout, write_atomically
 from labkit.cluster.lease import Lease, poke
 from labkit.cluster.processes import Process
 from labkit.cluster.removal import remove
 from labkit.cluster.spec import ClusterSpec
 from labkit.errors import BadInput, ClusterError, LabError
-from labkit.progress import Progress, Step
+from labkit.progress import Progress
 from labkit.waiting import NotYet, Seen, wait_until
 
 Outcome = Literal["created", "repaired", "adopted"]
@@ -52,7 +51,8 @@ def up(spec: ClusterSpec, lease: Lease, progress: Progress) -> Outcome:
             if layout.wanted_file.exists():
                 end(layout)
                 continue
-            outcome = _up_alone(layout, spec, lease, progress)
+            with _plain_words(layout):
+                outcome = _up_alone(layout, spec, lease, progress)
         if outcome:
             return outcome
 
@@ -70,8 +70,7 @@ def _up_alone(
     kept.joined_by(_own_lease()).write(layout)
     outcome: Outcome = "adopted"
     if not _is_ready(layout, spec):
-        with _told_of_removal(layout):
-            _repair(layout, *known, progress)
+        _repair(layout, *known, progress)
         outcome = "repaired"
     if layout.wanted_file.exists() or not layout.folder.exists():
         return None  # it was about to end when we came
@@ -92,17 +91,16 @@ def _check_same(known: ClusterSpec, asked: ClusterSpec) -> None:
 def _create(layout: Layout, spec: ClusterSpec, lease: Lease, progress: Progress) -> None:
     held: list[socket.socket] = []
     try:
-        with _told_of_removal(layout):
-            _clear(layout)
-            _check_host(layout, spec)
-            binaries = _binaries(spec, progress)
-            with progress.step(f"cluster {spec.name}") as step:
-                choices = making.choose(spec, binaries, held)
-                _own_lease().write(layout)
-                making.lay_out(layout, spec, choices)
-                _start_and_wait(layout, spec, choices, step)
-                layout.ready_file.touch(mode=0o600)
-            lease.write(layout)
+        _clear(layout)
+        _check_host(layout, spec)
+        binaries = _binaries(spec, progress)
+        with progress.step(f"cluster {spec.name}"):
+            choices = making.choose(spec, binaries, held)
+            _own_lease().write(layout)
+            making.lay_out(layout, spec, choices)
+            _start_and_wait(layout, spec, choices)
+            layout.ready_file.touch(mode=0o600)
+        lease.write(layout)
     except BaseException:
         end(layout)
         raise
@@ -112,8 +110,8 @@ def _create(layout: Layout, spec: ClusterSpec, lease: Lease, progress: Progress)
 
 
 def _repair(layout: Layout, spec: ClusterSpec, choices: Choices, progress: Progress) -> None:
-    with progress.step(f"repairing cluster {spec.name}") as step:
-        if not _supervisor_lives(layout):
+    with progress.step(f"repairing cluster {spec.name}"):
+        if not supervisor.is_there(layout):
             _check_host(layout, spec)
             binaries = _binaries(spec, progress)
             choices = replace(
@@ -125,7 +123,7 @@ def _repair(layout: Layout, spec: ClusterSpec, choices: Choices, progress: Progr
                 if not record.is_alive:
                     layout.record(record.name).unlink(missing_ok=True)
             making.write_settings(layout, spec, choices)
-        _start_and_wait(layout, spec, choices, step)
+        _start_and_wait(layout, spec, choices)
 
 
 def _usable_ports(layout: Layout, spec: ClusterSpec, choices: Choices) -> dict[str, int]:
@@ -145,15 +143,12 @@ def _usable_ports(layout: Layout, spec: ClusterSpec, choices: Choices) -> dict[s
     return dict(choices.ports)
 
 
-def _start_and_wait(layout: Layout, spec: ClusterSpec, choices: Choices, step: Step) -> None:
+def _start_and_wait(layout: Layout, spec: ClusterSpec, choices: Choices) -> None:
     from labkit.cluster import readiness
 
-    child = None if _supervisor_lives(layout) else supervisor.start(layout)
-    try:
-        readiness.bring_to_ready(layout, spec, choices.ports[APISERVER], step)
-    finally:
-        if child is not None:
-            child.returncode = 0  # it stays; Popen need not warn that it still runs
+    if not supervisor.is_there(layout):
+        supervisor.start(layout)
+    readiness.bring_to_ready(layout, spec, choices.ports[APISERVER])
 
 
 def _check_host(layout: Layout, spec: ClusterSpec) -> None:
@@ -178,7 +173,7 @@ def _own_lease() -> Lease:
 
 
 @contextmanager
-def _told_of_removal(layout: Layout) -> Iterator[None]:
+def _plain_words(layout: Layout) -> Iterator[None]:
     """Turn what the file system says into what has happened."""
     try:
         yield
@@ -196,16 +191,11 @@ def _told_of_removal(layout: Layout) -> Iterator[None]:
 # Looking
 
 
-def _supervisor_lives(layout: Layout) -> bool:
-    names = (SUPERVISOR, STANDBY)
-    return any((record := records.read(layout, name)) and record.is_alive for name in names)
-
-
 def _is_ready(layout: Layout, spec: ClusterSpec) -> bool:
     from labkit.cluster import readiness
     from labkit.kube import Client
 
-    if not _supervisor_lives(layout) or not all(r.is_alive for r in records.read_all(layout)):
+    if not supervisor.is_there(layout) or not all(r.is_alive for r in records.read_all(layout)):
         return False
     try:
         with Client.from_kubeconfig(layout.kubeconfig) as client:
@@ -225,13 +215,15 @@ def end(layout: Layout) -> bool:
     """
     if not layout.folder.exists():
         return False
-    with suppress(OSError):
+    told = False
+    with suppress(OSError):  # on a full disk we do without the supervisor's help
         write_atomically(layout.wanted_file, "absent")
+        told = True
     poke(layout)
-    if _supervisor_lives(layout):
+    if told and supervisor.is_there(layout):
         with suppress(LabError):
             wait_until(
-                lambda: NotYet("it runs") if _supervisor_lives(layout) else Seen(None),
+                lambda: NotYet("it runs") if supervisor.is_there(layout) else Seen(None),
                 what="the supervisor to end",
                 timeout_s=END_S,
                 interval_s=0.03,

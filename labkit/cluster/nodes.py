@@ -14,10 +14,12 @@ from labkit.cluster.controlplane import APISERVER, Choices, gates, kubeconfig_of
 from labkit.cluster.layout import Layout, write_atomically
 from labkit.cluster.plan import Component
 from labkit.cluster.spec import ClusterSpec, NodeSpec
+from labkit.gpus.slices import DRIVER
 
 KUBELET_DIR = "/var/lib/kubelet"
 CDI_DIR = "/var/run/cdi"
 CRI_SOCKET = "/var/run/labkit/cri.sock"
+REGISTRY = f"{KUBELET_DIR}/plugins_registry"
 RUNTIME_DIR = "/var/lib/labkit/runtime"
 """Paths as a node sees them; its /var is its own."""
 
@@ -73,13 +75,17 @@ def _kubelet(layout: Layout, node: NodeSpec, choices: Choices) -> Component:
     return Component(
         name=f"kubelet-{node.name}",
         argv=tuple(argv),
-        env={"GOGC": "50", "GOMEMLIMIT": "80MiB"},
+        env={"GOGC": "75", "GOMEMLIMIT": "80MiB"},
         node=node.name,
         # It exits when its runtime does not answer, and waits ever longer for the API server.
         waits_for=(
-            f"socket:{layout.var(node.name)}{CRI_SOCKET.removeprefix('/var')}",
+            f"socket:{_outside(layout, node, CRI_SOCKET)}",
             f"serves:{choices.ports[APISERVER]}",
         ),
+        # It looks for drivers once a second; one that is there before it is known at once.
+        hopes_for=(f"socket:{_outside(layout, node, REGISTRY)}/{DRIVER}-reg.sock",)
+        if node.gpus
+        else (),
         ports=(port,),
         on_restart=(*_PYTHON, "labkit.cluster.welcome", str(layout.folder), node.name),
     )
@@ -96,13 +102,12 @@ def _driver(layout: Layout, node: NodeSpec, choices: Choices) -> Component:
         f"--cdi-dir={CDI_DIR}",
         f"--cluster-uid={choices.uid}",
     ]
-    return Component(
-        name=f"driver-{node.name}",
-        argv=tuple(argv),
-        node=node.name,
-        # It could wait by itself, but its start would slow down that of the API server.
-        waits_for=(f"serves:{choices.ports[APISERVER]}",),
-    )
+    return Component(name=f"driver-{node.name}", argv=tuple(argv), node=node.name)
+
+
+def _outside(layout: Layout, node: NodeSpec, path: str) -> str:
+    """Where a path below a node's /var lies for the host."""
+    return f"{layout.var(node.name)}{path.removeprefix('/var')}"
 
 
 def labels(node: NodeSpec) -> dict[str, str]:
@@ -157,6 +162,8 @@ def _unlimited() -> dict[str, Any]:
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
+        # How soon a pod whose claim could not be prepared is tried again.
+        "syncFrequency": "10s",
         "failCgroupV1": False,
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,

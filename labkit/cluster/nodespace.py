@@ -136,7 +136,7 @@ def check_supported() -> None:
     Raises:
         Unsupported: it does not; the message has what was tried and the answer.
     """
-    for program in ("unshare", "nsenter", "mount", "flock"):
+    for program in ("unshare", "nsenter", "mount", "flock", "setsid"):
         if shutil.which(program) is None:
             raise Unsupported(
                 f"the program {program!r} is not on the PATH",

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from time import time
 
-from labkit.cluster import creator, making, processes, records
-from labkit.cluster.keeper import STANDBY, SUPERVISOR
+from labkit.cluster import creator, making, processes, records, supervisor
+from labkit.cluster.keeper import SUPERVISOR
 from labkit.cluster.layout import Layout, clusters_dir
 from labkit.cluster.lease import Lease
 from labkit.cluster.spec import ClusterSpec
@@ -71,8 +71,7 @@ def _why_abandoned(layout: Layout) -> str:
         return "its owner is gone"
     if layout.wanted_file.exists():
         return "it was not taken down completely"
-    supervisors = (records.read(layout, name) for name in (SUPERVISOR, STANDBY))
-    if not any(record and record.is_alive for record in supervisors):
+    if not supervisor.is_there(layout):
         return "nothing keeps it running"
     return ""
 

@@ -23,7 +23,8 @@ class Component:
         argv: its command line.
         env: variables on top of the supervisor's own.
         node: the node whose namespaces it runs in; empty for the host's.
-        waits_for: what has to be there before it starts: ``serves:6443`` or ``socket:/path``.
+        waits_for: what has to be there before it starts; see `labkit.cluster.gates`.
+        hopes_for: what it is better to wait for, but only for `keeper.PATIENCE_S` seconds.
         ports: loopback ports that it will listen on; they are kept free for it.
         on_restart: a command to run once it has been started again after a death.
     """
@@ -33,6 +34,7 @@ class Component:
     env: Mapping[str, str] = field(default_factory=dict)
     node: str = ""
     waits_for: tuple[str, ...] = ()
+    hopes_for: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     on_restart: tuple[str, ...] = ()
 
@@ -79,5 +81,5 @@ class Plan:
 
 
 def _component(data: Mapping[str, Any]) -> Component:
-    lists = ("argv", "waits_for", "ports", "on_restart")
+    lists = ("argv", "waits_for", "hopes_for", "ports", "on_restart")
     return Component(**{**data, **{key: tuple(data[key]) for key in lists}})

@@ -8,16 +8,15 @@ with GPUs has published all of them, which its driver does once the kubelet know
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from labkit import paths
 from labkit.cluster import records, welcome
-from labkit.cluster.controlplane import APISERVER
-from labkit.cluster.layout import Layout
 from labkit.cluster.gates import Gates
+from labkit.cluster.layout import Layout
 from labkit.cluster.spec import ClusterSpec
-from labkit.errors import ApiError, ClusterError
+from labkit.errors import ApiError, ClusterError, WaitTimedOut
 from labkit.kube import NODES, RESOURCE_SLICES, SERVICE_ACCOUNTS, Client, Json
-from labkit.progress import Step
 from labkit.waiting import NotYet, Seen, wait_until
 
 START_S = 120.0
@@ -26,11 +25,17 @@ START_S = 120.0
 LOOK_S = 0.03
 """Longest pause between two looks while a cluster comes up, in seconds."""
 
+REGISTERED = "registered with the kubelet"
+"""What a driver logs once its kubelet knows it."""
+
+REGISTER_S = 10.0
+ALL_LINES = 1000
+
 HOPELESS = 4
 """A component that died so often in a row while the cluster comes up will not get better."""
 
 
-def bring_to_ready(layout: Layout, spec: ClusterSpec, port: int, step: Step) -> None:
+def bring_to_ready(layout: Layout, spec: ClusterSpec, port: int) -> None:
     """Wait until the cluster can be used, doing what is to be done on the way.
 
     Raises:
@@ -41,9 +46,13 @@ def bring_to_ready(layout: Layout, spec: ClusterSpec, port: int, step: Step) -> 
     _wait(layout, lambda: _seen(gates.is_open(door)), "the API server to answer")
     with Client.from_kubeconfig(layout.kubeconfig) as client:
         _wait(layout, lambda: _applied(client), "the driver's manifests to be accepted")
+        _wait(layout, lambda: _seen(client.readyz()), "the API server to be healthy")
+        layout.healthy_file.touch(mode=0o600)
         _wait(layout, lambda: _welcomed(client, spec), "the nodes to register")
-        step.note("API server answers, nodes are registered")
         _wait(layout, lambda: look(client, spec), "the cluster to be ready")
+    # A pod that comes before its driver is registered is tried again only ten seconds later.
+    with suppress(WaitTimedOut):
+        _wait(layout, lambda: _registered(layout, spec), "the drivers", timeout_s=REGISTER_S)
 
 
 def look(client: Client, spec: ClusterSpec) -> Seen[None] | NotYet:
@@ -123,7 +132,22 @@ def _welcomed(client: Client, spec: ClusterSpec) -> Seen[None] | NotYet:
     return Seen(None)
 
 
-def _wait(layout: Layout, probe: Callable[[], Seen[None] | NotYet], what: str) -> None:
+def _registered(layout: Layout, spec: ClusterSpec) -> Seen[None] | NotYet:
+    """Whether the kubelets know their drivers; only the drivers' logs tell."""
+    for node in spec.nodes:
+        log = records.tail(layout, f"driver-{node.name}", ALL_LINES)
+        if node.gpus and not any(REGISTERED in line for line in log):
+            return NotYet(f"the driver of {node.name} is not registered")
+    return Seen(None)
+
+
+def _wait(
+    layout: Layout,
+    probe: Callable[[], Seen[None] | NotYet],
+    what: str,
+    *,
+    timeout_s: float = START_S,
+) -> None:
     def look_again() -> Seen[None] | NotYet:
         _give_up_when_hopeless(layout)
         return probe()
@@ -131,9 +155,9 @@ def _wait(layout: Layout, probe: Callable[[], Seen[None] | NotYet], what: str) -
     wait_until(
         look_again,
         what=what,
-        timeout_s=START_S,
+        timeout_s=timeout_s,
         interval_s=LOOK_S,
-        see=f"labkit logs --name {layout.name}",
+        see=_logs(layout) if layout.ready_file.exists() else "",
     )
 
 
@@ -145,16 +169,23 @@ def _give_up_when_hopeless(layout: Layout) -> None:
             reason = records.last_words(layout, record.name)
             raise ClusterError(
                 f"{record.name} does not run ({record.last_exit}): {reason}",
-                hint=_hint(record.name, reason),
-                see=f"labkit logs --name {layout.name} {record.name}",
+                hint=_hint(reason),
+                # Of a cluster that never was up nothing stays, its logs included.
+                see=_logs(layout, record.name) if layout.ready_file.exists() else "",
             )
 
 
-def _hint(name: str, reason: str) -> str:
-    if "feature gate" in reason.lower() or "featuregate" in reason.lower():
-        return "name only gates that this Kubernetes version has, and those they depend on"
+def _logs(layout: Layout, component: str = "") -> str:
+    return f"labkit logs --name {layout.name} {component}".rstrip()
+
+
+def _hint(reason: str) -> str:
+    if "feature gate" in reason.lower():
+        return "name only gates that this Kubernetes version has"
+    if "depends on features that are disabled" in reason:
+        return "set the gates that it depends on as well"
     if "address already in use" in reason:
         return "end the program that took the port, then run labkit up again"
     if "no space left" in reason.lower():
         return "make room on the disk of labkit's state folder"
-    return f"read the log of {name}" if name != APISERVER else "read its log"
+    return ""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 from labkit.cluster.layout import Layout, read_json
 from labkit.cluster.processes import Process
+
+_REASON = re.compile(r'^[EF]\d{4} .*\berr="((?:[^"\\]|\\.)*)"')
+"""What a Kubernetes component gives as the reason, in the line of its log."""
 
 TAIL_BYTES = 64 * 1024
 """How much of the end of a log is looked at for the reason of a death."""
@@ -93,4 +97,6 @@ def last_words(layout: Layout, name: str) -> str:
     """The line of a component's log that most likely says why it ended."""
     found = tail(layout, name, 200)
     loud = [line for line in found if any(word in line for word in _LOUD)]
-    return (loud or found or ["its log is empty"])[-1].strip()[:600]
+    line = (loud or found or ["its log is empty"])[-1].strip()
+    reason = _REASON.search(line)
+    return (reason[1].replace(r"\"", '"') if reason else line)[:600]

@@ -14,7 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from labkit.cluster import records
 from labkit.cluster.keeper import (
+    STANDBY,
     SUPERVISOR,
     Keeper,
     record_process,
@@ -26,6 +28,11 @@ from labkit.cluster.lease import Lease
 from labkit.cluster.plan import Plan
 from labkit.cluster.processes import CLUSTER_ENV, Process
 from labkit.cluster.removal import remove
+from labkit.errors import ClusterError, WaitTimedOut
+from labkit.waiting import NotYet, Seen, wait_until
+
+START_S = 20.0
+"""How long a supervisor may take to start, in seconds; a tenth of one is usual."""
 
 
 def argv(layout: Layout) -> tuple[str, ...]:
@@ -44,21 +51,53 @@ def environment(layout: Layout) -> dict[str, str]:
     return {**os.environ, CLUSTER_ENV: str(layout.folder), "PYTHONPATH": path}
 
 
-def start(layout: Layout) -> subprocess.Popen[bytes]:
-    """Start a supervisor, apart from our terminal and our life."""
+def start(layout: Layout) -> None:
+    """Start a supervisor, apart from our terminal and our life, and wait until it is in charge.
+
+    Raises:
+        ClusterError: it ended at once.
+    """
     log = os.open(layout.log(SUPERVISOR), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        return subprocess.Popen(
-            argv(layout),
+        # Forked off and left to the system: as our child it would stay a zombie after its end.
+        subprocess.run(
+            ["setsid", "--fork", *argv(layout)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=layout.folder,
             env=environment(layout),
-            start_new_session=True,
+            check=True,
+            timeout=START_S,
         )
     finally:
         os.close(log)
+    try:
+        wait_until(
+            lambda: Seen(None) if is_in_charge(layout) else NotYet("it has not begun"),
+            what="the supervisor to start",
+            timeout_s=START_S,
+            interval_s=0.02,
+        )
+    except WaitTimedOut as exc:
+        raise ClusterError(
+            f"the supervisor does not start: {records.last_words(layout, SUPERVISOR)}"
+        ) from exc
+
+
+def is_in_charge(layout: Layout) -> bool:
+    """Whether a supervisor looks after the cluster."""
+    return _lives(layout, SUPERVISOR)
+
+
+def is_there(layout: Layout) -> bool:
+    """Whether a supervisor looks after the cluster or is about to."""
+    return _lives(layout, SUPERVISOR) or _lives(layout, STANDBY)
+
+
+def _lives(layout: Layout, name: str) -> bool:
+    record = records.read(layout, name)
+    return record is not None and record.is_alive
 
 
 class _Owners:

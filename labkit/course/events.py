@@ -38,6 +38,11 @@ class Event:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
+def wanted() -> bool:
+    """Whether this is a test run, so that somebody reads the events."""
+    return bool(os.environ.get(EVENTS_ENV))
+
+
 def record(kind: str, **detail: Any) -> None:
     """Write an event, if anybody asked for them."""
     path = os.environ.get(EVENTS_ENV)

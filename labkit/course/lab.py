@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import time
 from typing import TYPE_CHECKING, Any
 
-from labkit.course import events, exercises
-from labkit.errors import BadInput, LabError, LabFailed
+from labkit.course import events, exercises, space
+from labkit.errors import BadInput, LabFailed
 from labkit.kube import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    JOBS,
     NAMESPACES,
     NODES,
     PODS,
-    RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
     Client,
     Json,
     Resource,
+    wait,
 )
 from labkit.waiting import NotYet, Seen, wait_until
 
 if TYPE_CHECKING:
     from labkit.cluster import Cluster
+    from labkit.course.showing import Shown
     from labkit.widgets import Picture
 
 WAIT_S = 60.0
 """How long a lab waits for a thing to happen on the cluster, in seconds."""
 
-_CLEANED = (
-    DEPLOYMENTS,
-    JOBS,
-    PODS,
-    RESOURCE_CLAIMS,
-    RESOURCE_CLAIM_TEMPLATES,
-    CONFIG_MAPS,
-    SECRETS,
-)
-_BELONGS_TO_KUBERNETES = "kube-root-ca.crt"
+TAIL = 300
 
 
 class Lab:
@@ -55,21 +42,27 @@ class Lab:
     """
 
     def __init__(self, number: str, cluster: Cluster) -> None:
+        self._exercises = exercises.of_lab(number)
+        self._hinted: dict[str, int] = {}
+        self._api: Any = None
         self.number = number
         self.cluster = cluster
-        self.namespace = f"lab-{number}"
+        self.namespace = space.name_of(number)
         self.client: Client = cluster.client()
-        self._exercises = exercises.of_lab(number)
 
     def __repr__(self) -> str:
         return f"lab {self.number} on cluster {self.cluster.name!r}, namespace {self.namespace!r}"
 
-    @cached_property
     def kubernetes_api(self) -> Any:
-        """The official Python client, connected to this cluster and no other."""
-        from kubernetes import config
+        """The official Python client's ``ApiClient``, for this cluster and no other.
 
-        return config.new_client_from_config(str(self.cluster.kubeconfig))
+        Its first use takes some seconds: that library is large.
+        """
+        if self._api is None:
+            from kubernetes import config
+
+            self._api = config.new_client_from_config(str(self.cluster.kubeconfig))
+        return self._api
 
     # Looking
 
@@ -89,13 +82,19 @@ class Lab:
         """The ResourceClaims of this lab."""
         return self.client.list(RESOURCE_CLAIMS, namespace=self.namespace).items
 
+    def names(self, resource: Resource) -> str:
+        """The names of this lab's objects of a kind, for a message."""
+        items = self.client.list(resource, namespace=self.namespace).items
+        return ", ".join(item["metadata"]["name"] for item in items) or f"no {resource.kind}"
+
     def claims_of(self, pod: str) -> list[Json]:
         """The ResourceClaims that a pod uses, generated ones included."""
-        statuses = self.pod(pod)["status"].get("resourceClaimStatuses") or []
+        found = self.pod(pod)
+        statuses = found["status"].get("resourceClaimStatuses") or []
         generated = {entry["name"]: entry.get("resourceClaimName") for entry in statuses}
         names = [
             entry.get("resourceClaimName") or generated.get(entry["name"])
-            for entry in self.pod(pod)["spec"].get("resourceClaims") or []
+            for entry in found["spec"].get("resourceClaims") or []
         ]
         return [
             self.client.get(RESOURCE_CLAIMS, name, namespace=self.namespace)
@@ -129,83 +128,137 @@ class Lab:
         path = PODS.path(namespace=self.namespace, name=pod, subresource="log")
         return str(self.client.raw("GET", path))
 
+    def show(self, value: Any, path: str = "") -> Shown:
+        """An object as YAML, as kubectl would print it.
+
+        Args:
+            value: the object, or ``pod/NAME``, ``resourceclaim/NAME`` and the like.
+            path: a part of it, e.g. ``status.allocation``.
+        """
+        from labkit.course.showing import shown
+
+        return shown(self._named(value) if isinstance(value, str) else value, path)
+
+    def _named(self, words: str) -> Json:
+        from labkit.kube.resources import KNOWN
+
+        kind, _, name = words.partition("/")
+        for resource in KNOWN:
+            if kind.lower() in (resource.kind.lower(), resource.plural):
+                return self.client.get(resource, name, namespace=self.namespace)
+        raise BadInput(f"what is {words!r}?", hint="write it like pod/first")
+
     # Waiting
 
-    def wait_running(self, pod: str, *, timeout_s: float = WAIT_S) -> Json:
-        """Wait until all containers of a pod run; when they do not, say why."""
-        from labkit.kube import wait
+    def wait_running(self, pod: str, *, timeout_s: float = WAIT_S) -> None:
+        """Wait until all containers of a pod run; when they do not, say why.
 
-        return wait.wait_for_pod_running(
+        Raises:
+            LabError: the pod has ended instead.
+            WaitTimedOut: with the pod's state and its last events.
+        """
+        started = time.monotonic()
+        found = wait.wait_for_pod_running(
             self.client, pod, namespace=self.namespace, timeout_s=timeout_s
         )
+        took = time.monotonic() - started
+        print(f"pod {pod} is running on node {found['spec']['nodeName']} (waited {took:.1f} s)")
 
-    def wait_finished(self, pod: str, *, timeout_s: float = WAIT_S) -> Json:
+    def wait_unschedulable(self, pod: str, *, timeout_s: float = WAIT_S) -> str:
+        """Wait until the scheduler has found no node for a pod, and give its reason."""
+
+        def look(found: Json | None) -> Seen[Json] | NotYet:
+            for condition in ((found or {}).get("status") or {}).get("conditions") or []:
+                if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                    return Seen(condition)
+            return NotYet(wait.describe_pod(found) if found else "no such pod")
+
+        condition = wait.wait_for_object(
+            self.client, PODS, pod, look, what=f"pod {pod} to be found unschedulable",
+            timeout_s=timeout_s, namespace=self.namespace,
+        )  # fmt: skip
+        return str(condition.get("message", ""))
+
+    def wait_finished(self, pod: str, *, timeout_s: float = WAIT_S) -> None:
         """Wait until a pod has ended, well or not."""
-        from labkit.kube import wait
-
-        return wait.wait_for_pod_finished(
+        found = wait.wait_for_pod_finished(
             self.client, pod, namespace=self.namespace, timeout_s=timeout_s
         )
+        print(f"pod {pod} has ended: {found['status']['phase']}")
 
-    def wait_logs(self, pod: str, text: str, *, timeout_s: float = WAIT_S) -> str:
-        """Wait until a pod has printed `text`, and return all that it printed."""
+    def wait_logs(self, pod: str, text: str, *, count: int = 1, timeout_s: float = WAIT_S) -> str:
+        """Wait until a pod has printed `text` (`count` times), and give all that it printed."""
 
         def look() -> Seen[str] | NotYet:
             printed = self.logs(pod)
-            return Seen(printed) if text in printed else NotYet(printed[-200:] or "nothing yet")
+            enough = printed.count(text) >= count
+            return Seen(printed) if enough else NotYet(printed[-TAIL:] or "nothing yet")
 
         return wait_until(look, what=f"pod {pod} to print {text!r}", timeout_s=timeout_s)
 
     def wait_gone(self, resource: Resource, name: str, *, timeout_s: float = WAIT_S) -> None:
         """Wait until an object of this lab is gone."""
-        from labkit.kube import wait
-
         wait.wait_deleted(
             self.client, resource, name, namespace=self.namespace, timeout_s=timeout_s
         )
 
     # Proving
 
-    def expect(self, condition: object, message: str) -> None:
+    def expect(self, condition: object, message: str, *, saw: object = None) -> None:
         """Hold the lesson to its word: go on if it is true on this cluster, else stop.
+
+        Args:
+            condition: whether it is true.
+            message: what is said to be true.
+            saw: what was looked at, told when it is not true.
 
         Raises:
             LabFailed: the statement does not hold here.
         """
         if not condition:
             raise LabFailed(
-                f"this cluster says otherwise: {message}",
+                f"this cluster says otherwise: {message}"
+                + ("" if saw is None else f"\n  saw: {saw}"),
                 hint="run the notebook from its top; if it is wrong again, this is a fault of "
                 "the lab, and worth a report",
             )
         print(f"✓ {message}")
 
     def check(self, name: str) -> None:
-        """Look whether an exercise is done.
+        """Look whether an exercise is done, and print what was found.
 
         Raises:
-            LabFailed: not yet; the message says what is missing.
+            LabFailed: not yet, and this is a test run; a learner just reads what is missing.
         """
-        found = self._exercise(name).check(self)
-        events.record(events.SOLVED, exercise=name)
-        print(f"✓ exercise '{name}' is done. {found}")
+        verdict = exercises.examine(self._exercise(name), self)
+        print(verdict)
+        if verdict.done:
+            events.record(events.SOLVED, exercise=name)
+            print(f"Exercise '{name}' is done.")
+        elif events.wanted():
+            missing = verdict.findings[-1] if verdict.findings else "the check looks at nothing"
+            raise LabFailed(f"exercise {name!r}: {missing}")
 
     def expect_unsolved(self, name: str) -> None:
         """For the runner: make sure that the check refuses what is there before the solution."""
-        try:
-            self._exercise(name).check(self)
-        except LabError as error:
-            events.record(events.UNSOLVED, exercise=name)
-            print(f"before its solution the check says: {error.message}")
-            return
-        raise LabFailed(f"the check of exercise {name!r} passes before anything was done")
+        verdict = exercises.examine(self._exercise(name), self)
+        if verdict.done:
+            raise LabFailed(f"the check of exercise {name!r} passes before anything was done")
+        events.record(events.UNSOLVED, exercise=name)
+        print(f"Before its solution, the check says:\n{verdict}")
 
-    def hint(self, name: str, step: int = 1) -> None:
-        """Print a hint for an exercise; a higher `step` says more."""
+    def hint(self, name: str, step: int = 0) -> None:
+        """Print a hint for an exercise; each call says more than the one before.
+
+        Args:
+            name: the exercise.
+            step: which hint, from 1; 0 for the next.
+        """
         hints = self._exercise(name).hints
-        print(hints[min(max(step, 1), len(hints)) - 1])
-        if step < len(hints):
-            print(f"(more: lab.hint({name!r}, {step + 1}))")
+        step = step or self._hinted.get(name, 0) + 1
+        step = min(max(step, 1), len(hints))
+        self._hinted[name] = step
+        print(f"Hint {step} of {len(hints)}: {hints[step - 1]}")
 
     def _exercise(self, name: str) -> exercises.Exercise:
         try:
@@ -233,38 +286,7 @@ class Lab:
 
     def reset(self) -> None:
         """Remove everything of this lab, and begin with an empty namespace."""
-        self.client.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": self.namespace, "labels": {"labkit.dev/lab": self.number}},
-            }
-        )
-        for resource in _CLEANED:
-            for item in self._leftovers(resource):
-                self.client.delete(
-                    resource,
-                    item["metadata"]["name"],
-                    namespace=self.namespace,
-                    grace_s=0 if resource is PODS else None,
-                )
-        wait_until(self._is_empty, what=f"namespace {self.namespace} to be empty", timeout_s=WAIT_S)
-
-    def _leftovers(self, resource: Resource) -> list[Json]:
-        items = self.client.list(resource, namespace=self.namespace).items
-        return [item for item in items if item["metadata"]["name"] != _BELONGS_TO_KUBERNETES]
-
-    def _is_empty(self) -> Seen[None] | NotYet:
-        left = [
-            f"{resource.kind}/{item['metadata']['name']}"
-            for resource in _CLEANED
-            for item in self._leftovers(resource)
-        ]
-        if left:
-            return NotYet(", ".join(left))
-        # A pod is refused until its namespace has a service account.
-        found = self.client.find(SERVICE_ACCOUNTS, "default", namespace=self.namespace)
-        return Seen(None) if found else NotYet("no default service account yet")
+        space.prepare(self.client, self.number)
 
     def close(self) -> None:
         """Take the lab's namespace away, without waiting for it."""

@@ -6,7 +6,8 @@ by its check::
     cell.metadata = {"tags": ["exercise"], "labkit": {"exercise": "pair"}}
 
 To run as a test, two cells go in between: one that proves that the check fails before the
-solution, and the solution from ``notebooks/solutions``.
+solution, and the solution: ``solutions/<lab>/<exercise>.yaml``, or ``.py``, beside the notebook.
+A cell that needs more time than others says so: ``"labkit": {"timeout_s": 300}``.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ from labkit.errors import BadInput
 from labkit.paths import data_dir
 
 EXERCISE_TAG = "exercise"
+CHECK_TAG = "check"
 INJECTED_TAG = "labkit-injected"
 
+MANIFEST = "%%manifest\n"
+
 _NAME = re.compile(r"(?P<number>\d\d)-(?P<title>[a-z0-9-]+)\.ipynb")
+
+_VOLATILE = ("papermill", "execution")
+"""What papermill notes in metadata: times, and paths of the machine."""
 
 
 def all_labs() -> dict[str, Path]:
@@ -51,17 +58,30 @@ def find(number_or_path: str) -> Path:
         ) from None
 
 
-def solution(number: str, exercise: str) -> str:
-    """The solution of an exercise: the source of a cell.
+def solutions_of(notebook: Path) -> Path:
+    """Where the solutions for a notebook are: beside it, else (a learner's copy) the course's."""
+    match = _NAME.fullmatch(notebook.name)
+    number = match["number"] if match else notebook.stem
+    beside = notebook.parent / "solutions" / number
+    return beside if beside.is_dir() or not match else data_dir("notebooks") / "solutions" / number
+
+
+def solution(folder: Path, exercise: str) -> str:
+    """The solution of an exercise, as the source of a cell.
+
+    Args:
+        folder: where the solutions are.
+        exercise: its name.
 
     Raises:
         BadInput: it is not there.
     """
-    path = data_dir("notebooks") / "solutions" / number / f"{exercise}.txt"
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as exc:
-        raise BadInput(f"exercise {exercise!r} of lab {number} has no solution {path}") from exc
+    manifest, script = folder / f"{exercise}.yaml", folder / f"{exercise}.py"
+    if manifest.is_file():
+        return MANIFEST + manifest.read_text(encoding="utf-8").rstrip("\n")
+    if script.is_file():
+        return script.read_text(encoding="utf-8").rstrip("\n")
+    raise BadInput(f"exercise {exercise!r} has no solution: neither {manifest} nor {script.name}")
 
 
 def exercises_in(notebook: Any) -> Iterator[tuple[int, str]]:
@@ -71,24 +91,31 @@ def exercises_in(notebook: Any) -> Iterator[tuple[int, str]]:
             yield index, cell.metadata.get("labkit", {}).get("exercise", "")
 
 
-def as_test(notebook: Any, number: str) -> Any:
-    """A notebook with the solution of each exercise put in, and the proof that it is needed.
+def as_test(notebook: Any, solutions: Path) -> None:
+    """Put the solution of each exercise into a notebook, after the proof that it is needed.
 
     Args:
-        notebook: as nbformat reads it; it is changed.
-        number: its lab, for the solutions; "" for a notebook outside the course.
+        notebook: as nbformat reads it.
+        solutions: the folder of its solutions.
     """
     from nbformat.v4 import new_code_cell
 
     for index, name in reversed(list(exercises_in(notebook))):
         metadata = {"tags": [INJECTED_TAG]}
-        proof = new_code_cell(f"lab.expect_unsolved({name!r})", metadata=metadata)
-        solved = new_code_cell(solution(number, name).rstrip("\n"), metadata=metadata)
+        proof = new_code_cell(
+            f"lab.expect_unsolved({name!r})", id=f"{name}-before", metadata=metadata
+        )
+        solved = new_code_cell(solution(solutions, name), id=f"{name}-solution", metadata=metadata)
         notebook.cells[index + 1 : index + 1] = [proof, solved]
-    return notebook
 
 
-def number_of(path: Path) -> str:
-    """The number in a notebook's name, or ""."""
-    match = _NAME.fullmatch(path.name)
-    return match["number"] if match else ""
+def timeout_s(cell: Any, default: int) -> int:
+    """How long a cell may take, in seconds."""
+    return int(cell.metadata.get("labkit", {}).get("timeout_s", default))
+
+
+def without_traces(notebook: Any) -> None:
+    """Take out of an executed notebook what tells of the machine and the minute."""
+    for place in (notebook, *notebook.cells):
+        for volatile in _VOLATILE:
+            place.metadata.pop(volatile, None)

@@ -39,11 +39,17 @@ def open_lab(number: str) -> Lab:
     lab.reset()
     _add_magics(lab)
     events.record(events.OPENED, lab=number, cluster=cluster.name)
+    devices = sum(len(one["spec"].get("devices") or []) for one in lab.slices())
     print(
         f"Lab {number} on cluster '{cluster.name}': Kubernetes {lab.client.version()}, "
-        f"{len(lab.nodes())} node(s), namespace {lab.namespace}"
+        f"{_counted(len(lab.nodes()), 'node')}, {_counted(devices, 'device')}, "
+        f"namespace {lab.namespace}"
     )
     return lab
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _add_magics(lab: Lab) -> None:

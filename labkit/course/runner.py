@@ -1,4 +1,4 @@
-"""Runs labs as tests: one process each, a verdict from what was recorded, and reports.
+"""Runs labs as tests: one process each, and a verdict from what was recorded.
 
 A lab has passed when its process ended well, every code cell was executed without an error,
 and every exercise was seen to fail before its solution and to pass after it. Anything else,
@@ -16,14 +16,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.course import events
+from labkit.course import events, notebooks
 from labkit.course.events import EVENTS_ENV, Event
 from labkit.course.opening import CLUSTER_ENV
 from labkit.progress import Progress, Silent, Step
 from labkit.waiting import NotYet, Seen, wait_until
 
 CELL_TIMEOUT_S = 120
-"""How long one cell may take, in seconds."""
+"""How long one cell may take unless it says otherwise, in seconds."""
 
 LAB_TIMEOUT_S = 1800.0
 """How long one lab may take, in seconds."""
@@ -43,23 +43,34 @@ class Result:
 
     Attributes:
         lab: the notebook's name without its ending.
-        passed: the verdict.
-        problems: why not, one sentence each; empty when passed.
+        problems: what is wrong, one statement each; empty when it passed.
         cells: code cells that were executed without an error.
         total: code cells that there are.
         exercises: exercises that were seen to fail before their solution and pass after it.
         seconds: how long it took.
-        notebook: the executed notebook.
+        notebook: the executed notebook, if it came to that.
     """
 
     lab: str
-    passed: bool
     problems: tuple[str, ...]
     cells: int
     total: int
     exercises: tuple[str, ...]
     seconds: float
-    notebook: Path
+    notebook: Path | None
+
+    @property
+    def passed(self) -> bool:
+        """The verdict."""
+        return not self.problems
+
+
+class _Failed(Exception):
+    """Carries a result out of its progress step, so that the step is shown as failed."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self.result = result
 
 
 def run(
@@ -79,34 +90,62 @@ def run(
         cluster: the cluster's name.
         kubeconfig: the cluster's kubeconfig; the run sees no other.
         output_dir: where the executed notebook goes.
-        cell_timeout_s: how long one cell may take, in seconds.
+        cell_timeout_s: how long one cell may take unless it says otherwise, in seconds.
         timeout_s: how long all of it may take, in seconds.
         progress: shows the cells go by.
     """
     output_dir.mkdir(parents=True, exist_ok=True)
-    target = (output_dir / source.name).resolve()
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="labkit-run-") as folder:
-        log = Path(folder) / "events.jsonl"
-        environment = {
-            **os.environ,
-            EVENTS_ENV: str(log),
-            CLUSTER_ENV: cluster,
-            "KUBECONFIG": str(kubeconfig),
-            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-            "JUPYTER_PLATFORM_DIRS": "1",
-        }
-        arguments = [str(source.resolve()), str(target), str(cell_timeout_s)]
-        with (progress or Silent()).step(f"lab {source.stem}") as step:
-            status, said = _execute(arguments, environment, log, step, timeout_s)
-        told = events.read(log)
-    return _judged(
-        source, target, told, status=status, said=said, seconds=time.monotonic() - started
-    )
+    (output_dir / source.name).unlink(missing_ok=True)
+    try:
+        with (
+            (progress or Silent()).step(f"lab {source.stem}") as step,
+            tempfile.TemporaryDirectory(prefix="labkit-run-") as folder,
+        ):
+            started = time.monotonic()
+            work = Path(folder).resolve()
+            environment = _environment(work, cluster, kubeconfig)
+            arguments = [str(source.resolve()), str(work / source.name), str(cell_timeout_s)]
+            status, said = _execute(arguments, environment, work, step, timeout_s)
+            result = _judged(
+                events.read(_log(work)),
+                lab=source.stem,
+                status=status,
+                said=said,
+                seconds=time.monotonic() - started,
+                notebook=_kept(work / source.name, output_dir / source.name),
+            )
+            _fail_step(result)
+    except _Failed as failed:
+        return failed.result
+    return result
+
+
+def _fail_step(result: Result) -> None:
+    if not result.passed:
+        raise _Failed(result)
+
+
+def _log(work: Path) -> Path:
+    return work / "events.jsonl"
+
+
+def _environment(work: Path, cluster: str, kubeconfig: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        EVENTS_ENV: str(_log(work)),
+        CLUSTER_ENV: cluster,
+        "KUBECONFIG": str(kubeconfig),
+        # Nobody's startup files, history or kernels of the same name: what the lab does is
+        # to depend on nothing but this installation.
+        "IPYTHONDIR": str(work / "ipython"),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_PLATFORM_DIRS": "1",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
 
 
 def _execute(
-    arguments: list[str], environment: dict[str, str], log: Path, step: Step, timeout_s: float
+    arguments: list[str], environment: dict[str, str], work: Path, step: Step, timeout_s: float
 ) -> tuple[int | None, str]:
     """Run a worker to its end; its exit status is None when it had to be ended."""
     with (
@@ -121,7 +160,7 @@ def _execute(
     ):
         status: int | None = None
         try:
-            status = _followed(child, log, step, timeout_s)
+            status = _followed(child, _log(work), step, timeout_s)
         finally:
             if child.poll() is None:
                 _end(child)
@@ -147,7 +186,7 @@ def _followed(
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a worker; its kernel notices that its parent is gone and ends as well."""
+    """End a worker; its kernel is ended by it, or else notices that its parent is gone."""
     child.terminate()
     try:
         child.wait(STOP_S)
@@ -156,8 +195,27 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait(STOP_S)
 
 
+def _kept(executed: Path, target: Path) -> Path | None:
+    """Put the executed notebook in its place, as far as there is one."""
+    import nbformat
+
+    try:
+        notebook = nbformat.read(executed, as_version=nbformat.NO_CONVERT)
+    except (FileNotFoundError, ValueError):  # never begun, or killed while it was written
+        return None
+    notebooks.without_traces(notebook)
+    nbformat.write(notebook, target)
+    return target
+
+
 def _judged(
-    source: Path, target: Path, told: list[Event], *, status: int | None, said: str, seconds: float
+    told: list[Event],
+    *,
+    lab: str,
+    status: int | None,
+    said: str,
+    seconds: float,
+    notebook: Path | None,
 ) -> Result:
     started = next((event for event in told if event.kind == events.STARTED), None)
     total = started.detail["cells"] if started else 0
@@ -166,21 +224,20 @@ def _judged(
         event.kind == events.CELL_DONE and event.detail["status"] == "ok" for event in told
     )
     proven = tuple(name for name in expected if _proven(name, told))
-    problems = [*_problems(told, status, said, executed=executed, total=total)]
+    problems = _problems(told, status, said, executed=executed, total=total)
     problems += [
         f"exercise {name!r} was not seen to fail before its solution and to pass after it"
         for name in expected
         if name not in proven
     ]
     return Result(
-        lab=source.stem,
-        passed=not problems,
+        lab=lab,
         problems=tuple(problems),
         cells=executed,
         total=total,
         exercises=proven,
         seconds=seconds,
-        notebook=target,
+        notebook=notebook,
     )
 
 
@@ -200,12 +257,12 @@ def _problems(
     failed = [event.detail["error"] for event in told if event.kind == events.FAILED]
     problems += failed
     if status and status > 0 and not failed:
-        problems.append(f"its process failed: {said.strip().splitlines()[-1:] or 'no word'}")
+        last = said.strip().splitlines()[-1:] or ["it said nothing"]
+        problems.append(f"its process failed with exit code {status}: {last[0]}")
     if executed < total or not total:
-        last = [event.detail["source"] for event in told if event.kind == events.CELL_STARTED]
-        where = f"; the last one begun: {last[-1]}" if last else ""
+        begun = [event.detail["source"] for event in told if event.kind == events.CELL_STARTED]
+        where = f"; the last one begun: {begun[-1]}" if begun else ""
         problems.append(f"{executed} of {total} code cells ran without an error{where}")
-    kinds = {event.kind for event in told}
-    if not problems and events.FINISHED not in kinds:
+    if not problems and events.FINISHED not in {event.kind for event in told}:
         problems.append("it ended without finishing")
     return problems

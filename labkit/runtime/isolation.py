@@ -94,7 +94,7 @@ class Isolation:
             return [*flags, "direct"], _plain(wanted)
         console = ["--console-socket", "console"] if wanted.tty else []
         command = [
-            *self.runc, "--log", "runc.log", "run", "--detach", "--keep",
+            *self.runc, "--log", "runc.log", "run", "--detach", "--keep", "--no-new-keyring",
             "--bundle", ".", "--pid-file", "pid", *console, container_id,
         ]  # fmt: skip
         return flags, command

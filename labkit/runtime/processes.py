@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import socket
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import tempfile
 from pathlib import Path
+from time import monotonic
 from typing import BinaryIO
 
 from labkit.errors import LabError, WaitTimedOut
@@ -21,8 +23,16 @@ from labkit.waiting import NotYet, Seen, wait_until
 
 LOOPBACK = "127.0.0.1"
 
-OUTPUT_LIMIT = 16 * 2**20
-"""Bytes of a probe's output that are kept."""
+OUTPUT_LIMIT = 2**20
+"""Bytes of each stream of a probe's or a hook's output that are kept."""
+
+CHUNK = 2**16
+
+REAP_S = 0.5
+"""Time for runc to end once its command was killed, in seconds."""
+
+SILENCE_S = 0.5
+"""Seconds without output after which a command that has ended is taken to be complete."""
 
 CONTROL_S = 5.0
 """Time for a monitor to answer, in seconds."""
@@ -88,22 +98,81 @@ class Exec:
 
     def finish(self, timeout_s: float) -> tuple[bytes, bytes, int]:
         """Read it to its end, without a terminal; see `Processes.run`."""
+        assert self.stdout is not None
+        assert self.stderr is not None
+        out, err = bytearray(), bytearray()
+        ended = os.pidfd_open(self._child.pid)
         try:
-            out, err = self._child.communicate(timeout=timeout_s or None)
-        except subprocess.TimeoutExpired as exc:
+            streams = {self.stdout.fileno(): out, self.stderr.fileno(): err}
+            in_time = _collect(streams, ended, monotonic() + timeout_s if timeout_s else None)
+        finally:
+            os.close(ended)
+            self.stdout.close()
+            self.stderr.close()
             self.kill()
-            self._child.communicate()
-            raise WaitTimedOut(
-                "the command to end", waited_s=timeout_s, last_state="running"
-            ) from exc
-        return out[:OUTPUT_LIMIT], err[:OUTPUT_LIMIT], self.wait()
+        code = self.wait(CONTROL_S)
+        if not in_time:
+            raise WaitTimedOut("the command to end", waited_s=timeout_s, last_state="running")
+        return bytes(out), bytes(err), code
 
     def kill(self) -> None:
-        """End the command and whatever stands between it and us."""
+        """End the command with everything it started, and what stands between it and us."""
+        if self._child.poll() is not None:
+            return
         with contextlib.suppress(OSError, ValueError):
-            os.kill(int((self._folder / "pid").read_text(encoding="ascii")), signal.SIGKILL)
+            _kill_tree(int((self._folder / "pid").read_text(encoding="ascii")))
+            # runc then ends by itself, and takes the dead process off the container's list.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(REAP_S)
+        _kill_tree(self._child.pid)
+
+
+def _collect(streams: dict[int, bytearray], ended: int, deadline: float | None) -> bool:
+    """Read until the command has ended and is silent; False when the time is over.
+
+    What it has left in the background may hold its output open for ever, and what it prints
+    beyond the limit is read and dropped, or it would wait for us.
+    """
+    poll = select.poll()
+    for handle in (*streams, ended):
+        poll.register(handle, select.POLLIN)
+    running = True
+    while streams or running:
+        left = None if deadline is None else max(deadline - monotonic(), 0.0)
+        if deadline is not None and left == 0.0 and running:
+            return False
+        if not running:
+            left = SILENCE_S if left is None else min(left, SILENCE_S)
+        ready = poll.poll(None if left is None else left * 1000)
+        if not ready:
+            return not running
+        for handle, _ in ready:
+            if handle == ended:
+                running = False
+                poll.unregister(ended)
+                continue
+            data = os.read(handle, CHUNK)
+            into = streams[handle]
+            into += data[: OUTPUT_LIMIT - len(into)]
+            if not data:
+                poll.unregister(handle)
+                del streams[handle]
+    return True
+
+
+def _kill_tree(pid: int) -> None:
+    """Kill a process and its descendants, found before any of them loses its parent."""
+    found, waiting = [], [pid]
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{one}/task"):  # noqa: PTH208
+                children = Path(f"/proc/{one}/task/{task}/children").read_text(encoding="ascii")
+                waiting += map(int, children.split())
+    for one in found:
         with contextlib.suppress(ProcessLookupError):
-            self._child.kill()
+            os.kill(one, signal.SIGKILL)
 
 
 class Attachment:

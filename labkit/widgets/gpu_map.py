@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from labkit.widgets.picture import ACCENTS, INK, Picture, box, drawing, shortened, text
-
-Json = dict[str, Any]
+from labkit.widgets import reading
+from labkit.widgets.picture import ACCENTS, Picture, box, drawing, shortened, text
+from labkit.widgets.reading import Device, Json, Key
 
 COLUMNS = 4
-CELL_WIDTH, CELL_HEIGHT, GAP = 168, 62, 10
-MARGIN, HEAD = 16, 34
+CELL_WIDTH, CELL_HEIGHT, GAP = 172, 62, 10
+MARGIN, HEAD = 2, 34
+NODE_WIDTH = COLUMNS * (CELL_WIDTH + GAP) + GAP
+WIDTH = NODE_WIDTH + 2 * MARGIN
+PRODUCT_CHARS, HOLDER_CHARS = 26, 24
+
+NO_NODE = "(reachable from several nodes)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Holder:
+    words: str
+    colour: str
 
 
 def gpu_map(*, nodes: Sequence[Json], slices: Sequence[Json], claims: Sequence[Json]) -> Picture:
@@ -23,87 +34,96 @@ def gpu_map(*, nodes: Sequence[Json], slices: Sequence[Json], claims: Sequence[J
         slices: ResourceSlices; of a pool only its newest generation counts.
         claims: ResourceClaims of all namespaces.
     """
-    devices = _devices(slices)
     holders = _holders(claims)
-    colours = {
-        holder: ACCENTS[index % len(ACCENTS)]
-        for index, holder in enumerate(sorted(set(holders.values())))
-    }
+    by_node: dict[str, list[Device]] = defaultdict(list)
+    for device in reading.devices(slices):
+        by_node[device.node or NO_NODE].append(device)
+    names = sorted({node["metadata"]["name"] for node in nodes} | by_node.keys())
     parts, lines, y = [], [], MARGIN
-    names = [node["metadata"]["name"] for node in nodes]
-    for name in sorted({*names, *devices}):
-        here = devices.get(name, [])
-        rows = max(1, -(-len(here) // COLUMNS))
-        height = HEAD + rows * (CELL_HEIGHT + GAP) + GAP
-        width = COLUMNS * (CELL_WIDTH + GAP) + GAP
-        parts += [
-            box(MARGIN, y, width, height),
-            text(MARGIN + 12, y + 22, f"node {name}", size=14, weight=600),
-        ]
-        lines.append(f"node {name}")
-        if not here:
-            parts.append(text(MARGIN + 12, y + HEAD + 24, "no devices published"))
-            lines.append("  no devices published")
-        for index, (pool, device) in enumerate(here):
-            holder = holders.get((pool, device["name"]), "")
-            x = MARGIN + GAP + (index % COLUMNS) * (CELL_WIDTH + GAP)
-            top = y + HEAD + (index // COLUMNS) * (CELL_HEIGHT + GAP)
-            parts += _cell(x, top, device, holder, colours.get(holder, INK))
-            lines.append(f"  {device['name']}  {_product(device)}  {holder or 'free'}")
+    for name in names:
+        drawn, height = _node(name, by_node[name], holders, y)
+        parts += drawn
+        lines += _told(name, by_node[name], holders)
         y += height + GAP
-    width = 2 * MARGIN + COLUMNS * (CELL_WIDTH + GAP) + GAP
-    title = f"{sum(map(len, devices.values()))} devices, {len(holders)} of them allocated"
-    svg = drawing(parts, width=width, height=y - GAP + MARGIN, title=title)
-    return Picture(svg=svg, text="\n".join([title, *lines]))
+    known = {device.key for found in by_node.values() for device in found}
+    title = f"{len(known)} devices, {len(known & holders.keys())} of them allocated"
+    words = "\n".join([title, *lines])
+    svg = drawing(parts, width=WIDTH, height=max(y - GAP, 0) + MARGIN, title=title, words=words)
+    return Picture(svg=svg, text=words)
 
 
-def _cell(x: float, y: float, device: Json, holder: str, colour: str) -> list[str]:
-    name, product, memory = device["name"], _product(device), _memory(device)
-    return [
-        box(
-            x, y, CELL_WIDTH, CELL_HEIGHT,
-            stroke=colour, fill=colour, opacity=0.16 if holder else 0, dashed=not holder,
+def _node(
+    name: str, devices: Sequence[Device], holders: Mapping[Key, _Holder], y: int
+) -> tuple[list[str], int]:
+    rows = max(1, -(-len(devices) // COLUMNS))
+    height = HEAD + rows * (CELL_HEIGHT + GAP)
+    free = sum(device.key not in holders for device in devices)
+    parts = [
+        box(MARGIN, y, NODE_WIDTH, height, faint=True),
+        text(MARGIN + 14, y + 22, f"node {name}", size=14, weight=600),
+        text(
+            MARGIN + NODE_WIDTH - 14, y + 22, f"{free} of {len(devices)} free",
+            anchor="end", quiet=True,
         ),
-        text(x + 10, y + 19, name, size=13, weight=600, fill=colour),
-        text(x + CELL_WIDTH - 10, y + 19, memory, size=11, anchor="end"),
-        text(x + 10, y + 36, shortened(product, 26), size=11),
-        text(x + 10, y + 53, shortened(holder, 27) or "free", size=11, fill=colour,
-             weight=600 if holder else 400),
     ]  # fmt: skip
+    if not devices:
+        parts.append(text(MARGIN + 14, y + HEAD + 24, "no devices published", quiet=True))
+    for index, device in enumerate(devices):
+        x = MARGIN + GAP + (index % COLUMNS) * (CELL_WIDTH + GAP)
+        top = y + HEAD + (index // COLUMNS) * (CELL_HEIGHT + GAP)
+        parts += _cell(x, top, device, holders.get(device.key))
+    return parts, height
 
 
-def _devices(slices: Sequence[Json]) -> dict[str, list[tuple[str, Json]]]:
-    newest: dict[tuple[str, str], int] = {}
-    for slice_ in slices:
-        key = (slice_["spec"]["driver"], slice_["spec"]["pool"]["name"])
-        newest[key] = max(newest.get(key, 0), slice_["spec"]["pool"]["generation"])
-    found: dict[str, list[tuple[str, Json]]] = defaultdict(list)
-    for slice_ in slices:
-        spec = slice_["spec"]
-        pool = spec["pool"]["name"]
-        if spec["pool"]["generation"] == newest[spec["driver"], pool]:
-            where = spec.get("nodeName") or f"(pool {pool})"
-            found[where] += [(pool, device) for device in spec.get("devices") or []]
-    return dict(found)
+def _cell(x: int, y: int, device: Device, holder: _Holder | None) -> list[str]:
+    frame = (
+        box(x, y, CELL_WIDTH, CELL_HEIGHT, colour=holder.colour, filled=0.2)
+        if holder
+        else box(x, y, CELL_WIDTH, CELL_HEIGHT, dashed=True, faint=True)
+    )
+    state = shortened(holder.words, HOLDER_CHARS) if holder else "free"
+    return [
+        frame,
+        text(x + 10, y + 19, device.key.device, size=13, weight=600),
+        text(x + CELL_WIDTH - 10, y + 19, device.memory, size=11, anchor="end", quiet=True),
+        text(x + 10, y + 36, shortened(device.product, PRODUCT_CHARS), size=11, quiet=True),
+        text(x + 10, y + 53, state, weight=600 if holder else 400, quiet=not holder),
+    ]
 
 
-def _holders(claims: Sequence[Json]) -> dict[tuple[str, str], str]:
-    """Who holds a device, by pool and name: the pods of its claim, or else the claim."""
-    holders = {}
+def _told(name: str, devices: Sequence[Device], holders: Mapping[Key, _Holder]) -> list[str]:
+    lines = [f"node {name}"] + ([] if devices else ["  no devices published"])
+    for device in devices:
+        holder = holders.get(device.key)
+        what = "  ".join(part for part in (device.product, device.memory) if part)
+        lines.append(f"  {device.key.device}  {what}  {holder.words if holder else 'free'}")
+    return lines
+
+
+def _holders(claims: Sequence[Json]) -> dict[Key, _Holder]:
+    """Who holds a device: the pods of its claims, or else the claims themselves.
+
+    Monitors look at devices with admin access; they hold nothing.
+    """
+    held: dict[Key, set[str]] = defaultdict(set)
+    places = {claim["metadata"].get("namespace", "") for claim in claims if reading.results(claim)}
     for claim in claims:
-        status = claim.get("status") or {}
-        pods = [entry["name"] for entry in status.get("reservedFor") or []]
-        who = f"pod {', '.join(pods)}" if pods else f"claim {claim['metadata']['name']}"
-        results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
-        for result in results:
-            holders[result["pool"], result["device"]] = who
-    return holders
+        who = _who(claim, with_place=len(places) > 1)
+        for result in reading.results(claim):
+            if not result.get("adminAccess"):
+                held[reading.key(result)].add(who)
+    words = {device: ", ".join(sorted(who)) for device, who in held.items()}
+    order = sorted(set(words.values()))
+    return {
+        device: _Holder(words=said, colour=ACCENTS[order.index(said) % len(ACCENTS)])
+        for device, said in words.items()
+    }
 
 
-def _product(device: Json) -> str:
-    name = (device.get("attributes") or {}).get("productName") or {}
-    return str(name.get("string", "")).removeprefix("NVIDIA ")
-
-
-def _memory(device: Json) -> str:
-    return str(((device.get("capacity") or {}).get("memory") or {}).get("value", ""))
+def _who(claim: Json, *, with_place: bool) -> str:
+    metadata = claim["metadata"]
+    place = f"{metadata.get('namespace')}/" if with_place else ""
+    pods = [entry["name"] for entry in (claim.get("status") or {}).get("reservedFor") or []]
+    if pods:
+        return f"pod {', '.join(place + pod for pod in sorted(pods))}"
+    return f"claim {place}{metadata['name']}"

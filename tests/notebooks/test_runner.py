@@ -1,6 +1,9 @@
 """The runner with small notebooks, one trait each: it must never call a failure a success."""
 
+import asyncio
+import io
 import os
+import re
 import signal
 from threading import Thread
 
@@ -9,8 +12,10 @@ from nbformat import write
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from labkit.course import report, runner
-from labkit.progress import Silent
+from labkit.progress import PlainLines
 from labkit.waiting import NotYet, Seen, wait_until
+
+pytestmark = pytest.mark.notebook
 
 SPEC = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 EXERCISE = {"tags": ["exercise"], "labkit": {"exercise": "pair"}}
@@ -20,17 +25,13 @@ NOTE = "import os; open('{}', 'w').write(f'{{os.getppid()}} {{os.getpid()}}')"
 """Writes down the processes of worker and kernel."""
 
 FAKE_LAB = """
-from labkit.course import events
-from labkit.course.exercises import Exercise
+from labkit.course.exercises import Exercise, Finding
 from labkit.course.lab import Lab
-from labkit.errors import LabFailed
 
 done = []
 
 def check(lab):
-    if not done:
-        raise LabFailed("not done")
-    return "Well."
+    yield Finding(what="it is done", holds=bool(done), instead="nothing")
 
 lab = Lab.__new__(Lab)
 lab._exercises = {"pair": Exercise(name="pair", check=check, hints=())}
@@ -87,7 +88,7 @@ def test_a_cell_that_hangs_is_ended(run):
 
 
 def test_a_run_that_takes_too_long_is_ended_with_its_kernel(run, tmp_path):
-    result = run(NOTE.format(tmp_path / "pid"), HANG, timeout_s=25)
+    result = run(NOTE.format(tmp_path / "pid"), HANG, timeout_s=15)
     assert not result.passed
     assert "did not end in time" in result.problems[0]
     gone(int((tmp_path / "pid").read_text().split()[1]))
@@ -125,21 +126,11 @@ def gone(pid):
 
 
 @pytest.fixture
-def solved(monkeypatch, tmp_path):
-    """Solutions of the small notebook's exercise; the worker finds them in its own process."""
-
+def solved(tmp_path):
     def put(source):
-        folder = tmp_path / "data" / "notebooks" / "solutions" / "99"
+        folder = tmp_path / "a folder" / "solutions" / "99"
         folder.mkdir(parents=True)
-        (folder / "pair.txt").write_text(source)
-        site = tmp_path / "site"
-        site.mkdir()
-        (site / "sitecustomize.py").write_text(
-            "import pathlib, labkit.paths\n"
-            f"data = pathlib.Path({str(tmp_path / 'data')!r})\n"
-            "labkit.paths.data_dir = lambda name: data / name\n"
-        )
-        monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
+        (folder / "pair.py").write_text(source)
 
     return put
 
@@ -158,7 +149,7 @@ def test_a_solution_that_does_not_solve_is_a_failure(run, solved):
     solved("pass")
     result = run(FAKE_LAB, new_code_cell("# yours", metadata=EXERCISE), CHECK)
     assert not result.passed
-    assert "not done" in "\n".join(result.problems)
+    assert "not yet: it is done" in "\n".join(result.problems)
 
 
 def test_a_check_that_always_passes_is_a_failure(run, solved):
@@ -176,25 +167,85 @@ def test_an_exercise_whose_check_is_missing_is_a_failure(run, solved):
     assert "exercise 'pair' was not seen" in "\n".join(result.problems)
 
 
+def test_an_exercise_without_a_solution_is_a_failure(run):
+    result = run(FAKE_LAB, new_code_cell("# yours", metadata=EXERCISE), CHECK)
+    assert not result.passed
+    assert "no solution" in "\n".join(result.problems)
+    assert result.notebook is None
+
+
+def test_a_cell_may_ask_for_more_time(run):
+    patient = {"labkit": {"timeout_s": 60}}
+    cell = new_code_cell("import threading; threading.Event().wait(3)", metadata=patient)
+    assert run(cell, cell_timeout_s=1).passed
+
+
+def test_a_file_that_is_no_notebook_is_a_failure(tmp_path):
+    source = tmp_path / "99-broken.ipynb"
+    source.write_text("{")
+    result = runner.run(
+        source, cluster="none", kubeconfig=tmp_path / "kubeconfig", output_dir=tmp_path / "reports"
+    )
+    assert not result.passed
+    assert result.notebook is None
+
+
+def test_the_executed_notebook_tells_nothing_of_the_machine(run, tmp_path):
+    result = run("x = 1\nprint(x)")
+    text = result.notebook.read_text()
+    assert '"1\\n"' in text
+    for trace in (str(tmp_path), "labkit-run-", "papermill", "iopub"):
+        assert trace not in text
+
+
+def test_the_users_own_startup_files_do_not_matter(run, tmp_path, monkeypatch):
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00-mine.py").write_text("x = 1")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    assert "NameError" in "\n".join(run("x").problems)
+
+
+def test_an_older_report_of_the_same_lab_does_not_survive_a_run_that_made_none(run, solved):
+    assert run("1").passed
+    result = run(new_code_cell("# yours", metadata=EXERCISE))
+    assert not result.passed
+    assert result.notebook is None
+
+
 def test_reports_say_the_same_to_people_and_machines(run, tmp_path):
-    results = [run("1 / 0")]
-    report.write_junit(results, tmp_path / "junit.xml")
-    text = (tmp_path / "junit.xml").read_text()
-    assert 'failures="1"' in text
-    assert "ZeroDivisionError" in text
-    assert report.as_json(results)[0]["passed"] is False
-    page = report.write_html(results[0].notebook)
-    assert page
-    assert "ZeroDivisionError" in page.read_text()
+    result = run("1 / 0")
+    reports = report.write([result], tmp_path / "reports")
+    junit = reports.junit.read_text()
+    assert 'failures="1"' in junit
+    told = report.as_text(result, reports)
+    page = reports.pages[result.lab]
+    assert str(page) in told
+    assert "FAILED" in told
+    for text in (junit, told, page.read_text()):
+        assert "ZeroDivisionError" in text
+    (entry,) = report.as_json([result], reports)
+    assert entry["passed"] is False
+    assert entry["notebook"] == str(result.notebook)
 
 
-def test_progress_tells_the_cells(run):
-    seen = []
+def test_a_page_fetches_nothing_from_elsewhere(run, tmp_path):
+    reports = report.write([run("1")], tmp_path / "reports")
+    (page,) = reports.pages.values()
+    assert not re.search(r"(?:src|import)[ (=]*[\"']https?://", page.read_text())
 
-    class Watching(Silent):
-        def step(self, title):
-            seen.append(title)
-            return super().step(title)
 
-    assert run("1", progress=Watching()).passed
-    assert seen == ["lab 99-small"]
+def test_a_run_inside_a_running_event_loop_is_a_run_too(run):
+    async def inside():
+        return run("1")
+
+    assert asyncio.run(inside()).passed
+
+
+def test_progress_shows_a_failed_lab_as_failed(run):
+    out = io.StringIO()
+    assert run("1", progress=PlainLines(out)).passed
+    assert not run("1 / 0", progress=PlainLines(out)).passed
+    done, failed = out.getvalue().splitlines()
+    assert done.split()[:3] == ["done", "lab", "99-small"]
+    assert failed.split()[:3] == ["failed", "lab", "99-small"]
