@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,12 @@ import pytest
 
 if TYPE_CHECKING:
     from labkit.cluster import Cluster
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in its background with SIGINT ignored, and our children would
+    # inherit that: no Ctrl-C of a test would reach anybody.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

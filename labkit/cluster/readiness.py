@@ -7,7 +7,7 @@ with GPUs has published all of them, which its driver does once the kubelet know
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from labkit import paths
@@ -22,7 +22,7 @@ from labkit.waiting import NotYet, Seen, wait_until
 START_S = 120.0
 """How long each stage of coming up may take, in seconds; a slow machine needs ten."""
 
-LOOK_S = 0.03
+LOOK_S = 0.05
 """Longest pause between two looks while a cluster comes up, in seconds."""
 
 REGISTERED = "registered with the kubelet"
@@ -56,29 +56,28 @@ def bring_to_ready(layout: Layout, spec: ClusterSpec, port: int) -> None:
 
 
 def look(client: Client, spec: ClusterSpec) -> Seen[None] | NotYet:
-    """One look at everything that makes a cluster ready; says what is still missing."""
+    """One look at everything that makes a cluster ready; says the first thing that is missing."""
     try:
-        missing = list(_missing(client, spec))
+        missing = next(_missing(client, spec), "")
     except ApiError as error:
         return NotYet(error.message)
-    return NotYet("; ".join(missing)) if missing else Seen(None)
+    return NotYet(missing) if missing else Seen(None)
 
 
-def _missing(client: Client, spec: ClusterSpec) -> list[str]:
-    if not client.readyz():
-        return ["the API server is not ready"]
-    missing = []
+def _missing(client: Client, spec: ClusterSpec) -> Iterator[str]:
+    """What is missing, what comes last first: each look costs the server time that it needs."""
     if client.find(SERVICE_ACCOUNTS, "default", namespace="default") is None:
-        missing.append("no default service account")
+        yield "there is no default service account"
     nodes = {node["metadata"]["name"]: node for node in client.list(NODES).items}
+    for wanted in spec.nodes:
+        if trouble := node_trouble(nodes.get(wanted.name)):
+            yield f"node {wanted.name} {trouble}"
     published = complete_pools(client.list(RESOURCE_SLICES).items)
     for wanted in spec.nodes:
-        trouble = node_trouble(nodes.get(wanted.name))
-        if trouble:
-            missing.append(f"node {wanted.name} {trouble}")
-        elif wanted.gpus and wanted.name not in published:
-            missing.append(f"node {wanted.name} has not published its GPUs")
-    return missing
+        if wanted.gpus and wanted.name not in published:
+            yield f"node {wanted.name} has not published its GPUs"
+    if not client.readyz():
+        yield "the API server is not ready"
 
 
 def node_trouble(node: Json | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from labkit.errors import BadInput, LabError
@@ -98,12 +99,20 @@ def of_lab(number: str) -> dict[str, Exercise]:
     Raises:
         BadInput: there is no such lab.
     """
+    found = [value for value in vars(_module(number)).values() if isinstance(value, Exercise)]
+    return {one.name: one for one in found}
+
+
+def devices_needed(number: str) -> int:
+    """How many devices a lab needs on one node, by its module's ``DEVICES_ON_A_NODE``."""
+    return int(getattr(_module(number), "DEVICES_ON_A_NODE", 0))
+
+
+def _module(number: str) -> ModuleType:
     home = f"labkit.course.labs.lab{number}"
     try:
-        module = import_module(home)
+        return import_module(home)
     except ModuleNotFoundError as exc:
         if exc.name != home:
             raise
         raise BadInput(f"there is no lab {number!r}", hint="labkit run --help") from exc
-    found = [value for value in vars(module).values() if isinstance(value, Exercise)]
-    return {one.name: one for one in found}

@@ -123,10 +123,11 @@ class Lab:
                         return dict(device)
         raise LabFailed(f"no ResourceSlice publishes device {name!r} in pool {pool!r}")
 
-    def logs(self, pod: str) -> str:
-        """What a pod's container printed so far."""
+    def logs(self, pod: str, container: str = "") -> str:
+        """What a container of a pod printed so far; without a name, its first."""
         path = PODS.path(namespace=self.namespace, name=pod, subresource="log")
-        return str(self.client.raw("GET", path))
+        params = {"container": container or self.pod(pod)["spec"]["containers"][0]["name"]}
+        return str(self.client.raw("GET", path, params=params))
 
     def show(self, value: Any, path: str = "") -> Shown:
         """An object as YAML, as kubectl would print it.
@@ -186,11 +187,19 @@ class Lab:
         )
         print(f"pod {pod} has ended: {found['status']['phase']}")
 
-    def wait_logs(self, pod: str, text: str, *, count: int = 1, timeout_s: float = WAIT_S) -> str:
-        """Wait until a pod has printed `text` (`count` times), and give all that it printed."""
+    def wait_logs(
+        self,
+        pod: str,
+        text: str,
+        *,
+        container: str = "",
+        count: int = 1,
+        timeout_s: float = WAIT_S,
+    ) -> str:
+        """Wait until a container has printed `text` (`count` times), and give all it printed."""
 
         def look() -> Seen[str] | NotYet:
-            printed = self.logs(pod)
+            printed = self.logs(pod, container)
             enough = printed.count(text) >= count
             return Seen(printed) if enough else NotYet(printed[-TAIL:] or "nothing yet")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
-from labkit.course import events
+from labkit.course import events, exercises
 from labkit.course.lab import Lab
 from labkit.errors import LabError
 
@@ -36,16 +37,32 @@ def open_lab(number: str) -> Lab:
             hint="bring it up again; it keeps its data",
             see=f"labkit up --name {cluster.name}",
         )
+    devices = _devices(lab)
     lab.reset()
     _add_magics(lab)
     events.record(events.OPENED, lab=number, cluster=cluster.name)
-    devices = sum(len(one["spec"].get("devices") or []) for one in lab.slices())
     print(
         f"Lab {number} on cluster '{cluster.name}': Kubernetes {lab.client.version()}, "
-        f"{_counted(len(lab.nodes()), 'node')}, {_counted(devices, 'device')}, "
+        f"{_counted(len(lab.nodes()), 'node')}, {_counted(sum(devices.values()), 'device')}, "
         f"namespace {lab.namespace}"
     )
     return lab
+
+
+def _devices(lab: Lab) -> Counter[str]:
+    """How many devices each node has, if that is enough for the lab."""
+    found: Counter[str] = Counter()
+    for one in lab.slices():
+        found[one["spec"].get("nodeName", "")] += len(one["spec"].get("devices") or [])
+    needed, largest = exercises.devices_needed(lab.number), max(found.values(), default=0)
+    if largest < needed:
+        raise LabError(
+            f"lab {lab.number} needs {needed} devices on one node; cluster {lab.cluster.name!r} "
+            f"has {largest or 'none'}",
+            hint="bring up a larger one beside it, and name it by --name or LABKIT_CLUSTER",
+            see="labkit up --name large",
+        )
+    return found
 
 
 def _counted(number: int, what: str) -> str:

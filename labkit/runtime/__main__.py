@@ -40,6 +40,9 @@ def main() -> int:
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    # What a shell or nohup has us ignore must not be ignored in containers.
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     try:
         _serve(options, stop)
     except LabError as error:

@@ -10,7 +10,7 @@ from labkit.course.lab import Lab
 from labkit.errors import LabError, WaitTimedOut
 from labkit.kube import PODS, RESOURCE_CLAIM_TEMPLATES, wait
 
-PAIR = 2
+DEVICES_ON_A_NODE = PAIR = 2
 
 RUNNING_S = 10.0
 """How long the check waits for the pod to run, in seconds."""
