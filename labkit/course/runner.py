@@ -138,6 +138,8 @@ def _environment(work: Path, cluster: str, kubeconfig: Path) -> dict[str, str]:
         # Nobody's startup files, history or kernels of the same name: what the lab does is
         # to depend on nothing but this installation.
         "IPYTHONDIR": str(work / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(work / "jupyter"),
+        "JUPYTER_RUNTIME_DIR": str(work / "runtime"),
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_PLATFORM_DIRS": "1",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",

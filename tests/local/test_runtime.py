@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from labkit.kube import EVENTS, PODS
@@ -349,6 +350,9 @@ def test_port_forward_reaches_a_server_in_a_pod(pods):
         "server",
         f"echo hello > /tmp/x; cd /tmp; exec python3 -m http.server {port} --bind 127.0.0.1",
     )
+    # kubectl gives up at the first connection that nobody takes, so the server comes first;
+    # pods are on the host's network.
+    wait_until(lambda: fetch(port), what="the server in the pod", timeout_s=30)
     argv, env = pods.cluster.kubectl_command(
         "-n", pods.namespace, "port-forward", "pod/server", f":{port}"
     )
@@ -359,18 +363,16 @@ def test_port_forward_reaches_a_server_in_a_pod(pods):
             here = re.search(r"127\.0\.0\.1:(\d+)", first)
             assert here, first
 
-            def fetch() -> Seen[str] | NotYet:
-                import httpx
-
-                try:
-                    response = httpx.get(f"http://127.0.0.1:{here[1]}/x", timeout=5)
-                except httpx.HTTPError as error:
-                    return NotYet(str(error))
-                return Seen(response.text)
-
-            assert wait_until(fetch, what="an answer", timeout_s=30) == "hello\n"
+            assert wait_until(lambda: fetch(here[1]), what="an answer", timeout_s=30) == "hello\n"
         finally:
             child.send_signal(signal.SIGINT)
+
+
+def fetch(port: int | str) -> Seen[str] | NotYet:
+    try:
+        return Seen(httpx.get(f"http://127.0.0.1:{port}/x", timeout=5).text)
+    except httpx.HTTPError as error:
+        return NotYet(str(error))
 
 
 def test_a_container_without_a_command_says_why_it_cannot_be(pods, client):

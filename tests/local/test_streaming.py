@@ -165,6 +165,9 @@ def test_port_forward_reaches_a_server_in_a_pod(kubectl, client, tmp_path, webso
     script = f"exec python3 -m http.server {port} --bind 127.0.0.1 --directory /proc/self/task"
     client.create(PODS, pod(name, ["sh", "-c", script]), namespace=NAMESPACE)
     wait_for_pod_running(client, name, namespace=NAMESPACE, timeout_s=WAIT_S)
+    # kubectl gives up at the first connection that nobody takes, so the server comes first;
+    # pods are on the host's network.
+    wait_until(lambda: fetch(port), what="the server in the pod", timeout_s=WAIT_S)
     with forward(kubectl, name, port, tmp_path / "log", websockets) as local:
         wait_until(lambda: fetch(local), what="the pod's answer", timeout_s=WAIT_S)
         answers = [fetch(local) for _ in range(5)]
