@@ -163,7 +163,9 @@ def _check_host(layout: Layout, spec: ClusterSpec) -> None:
 def _binaries(spec: ClusterSpec, progress: Progress) -> dict[str, Path]:
     from labkit.tools import ensure
 
-    return ensure(BINARIES, kubernetes_version=spec.kubernetes_version, progress=progress)
+    found = ensure(BINARIES, kubernetes_version=spec.kubernetes_version, progress=progress)
+    # A link below /var would not be seen in a node, which has a /var of its own.
+    return {name: path.resolve() for name, path in found.items()}
 
 
 def _own_lease() -> Lease:
