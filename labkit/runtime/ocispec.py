@@ -85,6 +85,9 @@ def environment(wanted: Wanted) -> dict[str, str]:
     if wanted.tty:
         env["TERM"] = "xterm"
     env["HOME"] = "/root" if wanted.user.uid == 0 else "/"
+    # tar, and so kubectl cp, would give files back to the numbers of their owners elsewhere,
+    # and only one user exists here.
+    env["TAR_OPTIONS"] = "--no-same-owner"
     return {**env, **wanted.env}
 
 

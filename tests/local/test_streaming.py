@@ -143,10 +143,11 @@ def test_a_client_that_is_killed_takes_its_command_with_it(kubectl):
 
 def test_a_terminal_has_a_name_a_size_and_an_interrupt(kubectl):
     with Terminal(kubectl("exec", "-it", "box", "--", "sh"), rows=33, cols=111) as terminal:
-        terminal.type("tty; stty size; echo be''fore\n")
+        # kubectl tells the size after the start, so it may take a moment to arrive.
+        terminal.type("tty; while ! stty size | grep '33 111'; do sleep 0.1; done; echo be''fore\n")
         seen = terminal.read_until("before")
         assert re.search(r"/dev/pts/\d+", seen)
-        assert "33 111" in seen
+        assert "33 111\r\n" in seen
 
         terminal.resize(rows=44, cols=122)
         terminal.type("while ! stty size | grep '44 122'; do sleep 0.1; done; echo af''ter\n")
