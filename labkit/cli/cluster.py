@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labkit.cli.output import Output, print_json
 from labkit.errors import BadInput, ClusterError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Option("--name", help="The cluster's name.")]
 Provider = Annotated[str, typer.Option("--provider", help="What kind of cluster: local.")]
-Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]
 
 PROVIDERS = ("local",)
 """Kinds of cluster that this version of labkit can make."""
@@ -97,7 +96,7 @@ def up(  # noqa: PLR0917 - the options of a command
     outcome = bring_up(spec, lease, for_stderr())
     found = Cluster.attach(name)
     if output == "json":
-        _print_json({"outcome": outcome, **found.status().to_json()})
+        print_json({"outcome": outcome, **found.status().to_json()})
         return
     words = {"created": "is up", "repaired": "is whole again", "adopted": "was up already"}
     machines = _counted([node.gpus or "no GPUs" for node in spec.nodes])
@@ -130,7 +129,7 @@ def status(
 
     found = overview.status(Layout.of(checked_name(name)))
     if output == "json":
-        _print_json(found.to_json())
+        print_json(found.to_json())
     else:
         print("\n".join(_status_lines(found)))
     if found.state != "ready":
@@ -145,7 +144,7 @@ def list_clusters(provider: Provider = "local", output: Output = "text") -> None
 
     found = [overview.status(Layout.of(name)) for name in overview.names()]
     if output == "json":
-        _print_json([each.to_json() for each in found])
+        print_json([each.to_json() for each in found])
         return
     if not found:
         print("there are no clusters")
@@ -282,7 +281,3 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def _counted(words: Sequence[str]) -> str:
     kinds = dict.fromkeys(words)
     return " and ".join(f"{words.count(kind)} x {Path(kind).stem}" for kind in kinds)
-
-
-def _print_json(data: object) -> None:
-    print(json.dumps(data, indent=2))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from labkit.cli.output import Output, print_json
 from labkit.errors import BadInput, LabFailed, Unsupported
 
 if TYPE_CHECKING:
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
 
 STOP_S = 10.0
 """How long JupyterLab may take to end, in seconds."""
-
-
-class Output(StrEnum):
-    """How to print the results."""
-
-    text = "text"
-    json = "json"
 
 
 _Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which cluster.")]
@@ -48,7 +40,7 @@ def run(
     output_dir: Annotated[
         Path, typer.Option(metavar="DIR", help="Where executed notebooks and reports go.")
     ] = Path("reports"),
-    output: Annotated[Output, typer.Option("--output", "-o", help="Form.")] = Output.text,
+    output: Output = "text",
 ) -> None:
     """Run labs as tests on a cluster: fails when anything in them fails.
 
@@ -78,8 +70,8 @@ def run(
         for source in sources
     ]
     reports = report.write(results, output_dir)
-    if output is Output.json:
-        typer.echo(json.dumps(report.as_json(results, reports), indent=2))
+    if output == "json":
+        print_json(report.as_json(results, reports))
     else:
         for result in results:
             typer.echo(report.as_text(result, reports))
@@ -89,7 +81,7 @@ def run(
             f"{len(failed)} of {len(results)} lab(s) failed: {', '.join(failed)}",
             see=f"labkit status --name {cluster.name}",
         )
-    if output is Output.text:
+    if output == "text":
         seconds = sum(result.seconds for result in results)
         typer.echo(f"{len(results)} lab(s) passed in {seconds:.1f} s; JUnit: {reports.junit}")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from labkit.cli.output import Output, print_json
 from labkit.tools import KUBERNETES_VERSION, TOOLS
 from labkit.tools.catalog import KIND, LOCAL, Tool, tool
 from labkit.tools.platforms import Platform, here
@@ -30,13 +30,6 @@ _LATER = {
     "build": "to be built",
     "nowhere": "cannot be had on this machine",
 }
-
-
-class Output(StrEnum):
-    """How to print what was found."""
-
-    text = "text"
-    json = "json"
 
 
 class Purpose(StrEnum):
@@ -64,7 +57,7 @@ def register(app: typer.Typer) -> None:
 def list_tools(
     *,
     kubernetes_version: _VersionOption = KUBERNETES_VERSION,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Form.")] = Output.text,
+    output: Output = "text",
 ) -> None:
     """Show each binary, its version, and where it is or would come from."""
     from labkit.tools.getting import search
@@ -73,8 +66,8 @@ def list_tools(
     wanted = [tool(name, kubernetes_version=kubernetes_version, on=on) for name in TOOLS]
     found, _ = search(wanted, on)
     rows = [_row(one, found.get(one.name), on) for one in wanted]
-    if output is Output.json:
-        typer.echo(json.dumps(rows, indent=2))
+    if output == "json":
+        print_json(rows)
         return
     typer.echo(f"{'NAME':<24} {'VERSION':<8} {'FROM':<11} WHERE")
     for row in rows:

@@ -21,10 +21,11 @@ from time import monotonic, time
 
 from labkit.cluster import members, nodespace, ports, processes
 from labkit.cluster.gates import Gates
-from labkit.cluster.layout import Layout, read_json, write_atomically
+from labkit.cluster.layout import Layout, read_json
 from labkit.cluster.lease import Lease
 from labkit.cluster.plan import Component, NodePlan, Plan
 from labkit.cluster.processes import CLUSTER_ENV, Process
+from labkit.files import write_atomically
 
 NODE_ENV = "LABKIT_NODE"
 """Set in every process of a node to the node's name."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from labkit.cluster.layout import Layout, write_atomically
+from labkit.cluster.layout import Layout
+from labkit.files import write_atomically
 
 _TEMPLATE = """\
 apiVersion: v1

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,20 +132,6 @@ class Layout:
     def var(self, node: str) -> Path:
         """What a node sees as /var."""
         return self.node(node) / "var"
-
-
-def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Replace a file's content so that a reader sees the old or the new one, never half."""
-    # The writer's pid keeps two writers apart; a leftover is overwritten by the next one.
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
 
 
 def read_json(path: Path) -> Any:

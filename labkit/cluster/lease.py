@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import time
 
-from labkit.cluster.layout import Layout, read_json, write_atomically
+from labkit.cluster.layout import Layout, read_json
 from labkit.cluster.processes import Process
+from labkit.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,13 @@ from typing import Literal
 
 from labkit.cluster import creator, making, members, nodespace, ports, records, supervisor
 from labkit.cluster.controlplane import APISERVER, BINARIES, Choices
-from labkit.cluster.layout import Layout, write_atomically
+from labkit.cluster.layout import Layout
 from labkit.cluster.lease import Lease, poke
 from labkit.cluster.processes import Process
 from labkit.cluster.removal import remove
 from labkit.cluster.spec import ClusterSpec
 from labkit.errors import BadInput, ClusterError, LabError
+from labkit.files import write_atomically
 from labkit.progress import Progress
 from labkit.waiting import NotYet, Seen, wait_until
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from labkit.cluster import controlplane, kubeconfig, nodes, nodespace, ports
 from labkit.cluster.controlplane import APISERVER, Choices
-from labkit.cluster.layout import Layout, read_json, write_atomically
+from labkit.cluster.layout import Layout, read_json
 from labkit.cluster.plan import NodePlan, Plan
 from labkit.cluster.spec import ClusterSpec
 from labkit.errors import ClusterError
+from labkit.files import write_atomically
 
 ROOM_MB = 300
 """Free space that a cluster wants: etcd's logs, the components' logs, a few pods."""

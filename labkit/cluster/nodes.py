@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from labkit.cluster.controlplane import APISERVER, Choices, gates, kubeconfig_of
-from labkit.cluster.layout import Layout, write_atomically
+from labkit.cluster.layout import Layout
 from labkit.cluster.plan import Component
 from labkit.cluster.spec import ClusterSpec, NodeSpec
+from labkit.files import write_atomically
 from labkit.gpus.slices import DRIVER
 
 KUBELET_DIR = "/var/lib/kubelet"

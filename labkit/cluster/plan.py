@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from labkit.cluster.layout import Layout, read_json, write_atomically
+from labkit.cluster.layout import Layout, read_json
+from labkit.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ from labkit.errors import BadInput
 from labkit.paths import data_dir
 
 EXERCISE_TAG = "exercise"
-CHECK_TAG = "check"
 INJECTED_TAG = "labkit-injected"
 
 MANIFEST = "%%manifest\n"

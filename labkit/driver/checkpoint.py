@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from labkit.errors import LabError
+from labkit.files import write_atomically
 
 VERSION = 1
 
@@ -89,26 +89,6 @@ class Checkpoint:
         text = json.dumps({**body, "checksum": _checksum(body)}, indent=1)
         write_atomically(self._path, text, mode=0o600, sync=True)
         self._claims = claims
-
-
-def write_atomically(path: Path, text: str, *, mode: int = 0o644, sync: bool = False) -> None:
-    """Replace a file's content so that a crash of ours leaves the old or the new, whole.
-
-    Args:
-        path: the file.
-        text: its new content.
-        mode: its permissions.
-        sync: be safe from a crash of the machine, too. That costs milliseconds, and is for
-            what cannot be made again from elsewhere.
-    """
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    beside.chmod(mode)
-    beside.replace(path)
 
 
 def _read(path: Path) -> dict[str, PreparedClaim]:

@@ -22,13 +22,17 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Condition
 
-from labkit.driver.checkpoint import Checkpoint, PreparedClaim, write_atomically
+from labkit.driver.checkpoint import Checkpoint, PreparedClaim
 from labkit.driver.claims import Json, Unpreparable, allocated
 from labkit.driver.turns import Turns
+from labkit.files import write_atomically
 from labkit.gpus import Gpu, Inventory, cdi, smi
 from labkit.gpus.slices import DRIVER
 
 log = logging.getLogger(__name__)
+
+READABLE = 0o644
+"""Permissions of what runtimes and containers read."""
 
 LONGEST_INTERPRETER = 120
 """The kernel reads a program's first line up to 127 bytes."""
@@ -80,7 +84,7 @@ class Preparer:
         self._cdi_dir.mkdir(parents=True, exist_ok=True)
         for gpu in self._gpus.values():
             path = self._descriptions / f"{gpu.uuid}.json"
-            write_atomically(path, json.dumps(cdi.description(gpu), indent=1))
+            write_atomically(path, json.dumps(cdi.description(gpu), indent=1), mode=READABLE)
         write_atomically(self._smi, _smi_program(), mode=0o755)
         wanted = {self._spec_path(claim.uid) for claim in self._checkpoint.all()}
         for path in {*self._cdi_dir.glob(f"{_PREFIX}*"), *self._cdi_dir.glob(f".{_PREFIX}*")}:
@@ -169,7 +173,7 @@ class Preparer:
         text = json.dumps(spec, indent=1)
         path = self._spec_path(claim.uid)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            write_atomically(path, text)
+            write_atomically(path, text, mode=READABLE)
 
     def _spec_path(self, uid: str) -> Path:
         return self._cdi_dir / f"{_PREFIX}{uid}.json"

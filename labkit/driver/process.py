@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-import sys
-import time
 from pathlib import Path
 from threading import Event, Thread
 
@@ -16,6 +14,7 @@ from labkit.driver.sockets import Sockets
 from labkit.errors import LabError
 from labkit.gpus import build, machines, slices
 from labkit.kube import RESOURCE_CLAIMS, Client
+from labkit.plainlog import log_plainly
 
 log = logging.getLogger("labkit.driver")
 
@@ -23,7 +22,8 @@ log = logging.getLogger("labkit.driver")
 def main() -> int:
     """Run until SIGTERM or SIGINT; the exit code tells whether it could."""
     options = _options("the DRA driver of one node")
-    _log_plainly()
+    log_plainly()
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells every request
     stop, wake = Event(), Event()
 
     def end(*_: object) -> None:
@@ -82,14 +82,3 @@ def _options(description: str) -> argparse.Namespace:
     parser.add_argument("--cdi-dir", required=True, type=Path, help="where CDI files go")
     parser.add_argument("--cluster-uid", required=True, help="makes the GPUs' UUIDs")
     return parser.parse_args()
-
-
-def _log_plainly() -> None:
-    formatter = logging.Formatter(
-        "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"
-    )
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells every request

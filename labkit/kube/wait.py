@@ -7,7 +7,7 @@ from collections.abc import Callable
 from labkit.errors import ApiError, LabError, WaitTimedOut
 from labkit.kube.client import Client
 from labkit.kube.manifests import named
-from labkit.kube.resources import EVENTS, PODS, RESOURCE_CLAIMS, Json, Resource
+from labkit.kube.resources import EVENTS, PODS, Json, Resource
 from labkit.waiting import NotYet, Seen, wait_until
 
 LOOK_S = 0.1
@@ -108,28 +108,6 @@ def wait_for_pod_finished(
     return wait_for_object(
         client, PODS, name, condition, what=what, timeout_s=timeout_s, namespace=namespace
     )
-
-
-def wait_for_claim_allocated(
-    client: Client, name: str, *, namespace: str, timeout_s: float = 60.0
-) -> Json:
-    """Wait until a ResourceClaim has its devices.
-
-    Raises:
-        WaitTimedOut: with the claim's state and the last events.
-    """
-
-    def condition(claim: Json | None) -> Seen[Json] | NotYet:
-        if claim is None:
-            return NotYet("no such claim")
-        allocated = (claim.get("status") or {}).get("allocation")
-        return Seen(claim) if allocated else NotYet("not allocated")
-
-    what = f"ResourceClaim/{namespace}/{name} to be allocated"
-    return wait_for_object(
-        client, RESOURCE_CLAIMS, name, condition, what=what, timeout_s=timeout_s,
-        namespace=namespace,
-    )  # fmt: skip
 
 
 def wait_deleted(

@@ -6,7 +6,6 @@ import argparse
 import logging
 import signal
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Thread
@@ -14,6 +13,7 @@ from threading import Event, Thread
 import grpc
 
 from labkit.errors import LabError
+from labkit.plainlog import log_plainly
 from labkit.rpc import Schema, generic_handler, load
 from labkit.runtime import isolation
 from labkit.runtime.containers import Containers
@@ -36,7 +36,7 @@ STOP_S = 1.0
 def main() -> int:
     """Run until SIGTERM or SIGINT; containers go on without us."""
     options = _options()
-    _log_plainly()
+    log_plainly()
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -114,16 +114,6 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--isolation", choices=("auto", "runc", "process"), default="auto")
     return parser.parse_args()
-
-
-def _log_plainly() -> None:
-    formatter = logging.Formatter(
-        "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"
-    )
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 if __name__ == "__main__":

@@ -16,14 +16,10 @@ Json = dict[str, Any]
 ANNOTATION_PREFIX = "cdi.k8s.io/"
 """Annotations with this prefix name devices too, for kubelets older than the CRI field."""
 
-_STAGES = {
-    "prestart": "prestart",
-    "createRuntime": "createRuntime",
-    "createContainer": "createContainer",
-    "startContainer": "startContainer",
-    "poststart": "poststart",
-    "poststop": "poststop",
-}
+_STAGES = (
+    "prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop",
+)  # fmt: skip
+"""The stages of hooks, which CDI and OCI call alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +130,8 @@ def _merged(edits: Sequence[Json]) -> Edits:
             else:
                 skipped.append(f"this host has no device node {source}")
         for hook in part.get("hooks") or []:
-            stage = _STAGES.get(hook["hookName"])
-            if stage:
+            stage = hook["hookName"]
+            if stage in _STAGES:
                 keys = ("path", "args", "env", "timeout")
                 hooks.setdefault(stage, []).append({k: hook[k] for k in keys if k in hook})
         if part.get("additionalGids"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -208,13 +208,14 @@ def overlay_mounts(host: HostFs, layers: Layers, *, readonly: bool) -> list[dict
         ]
         if readonly:
             options.append("ro")
-        mounts.append(_mount(f"/{name}", "overlay", "overlay", options))
+        mounts.append(mount(f"/{name}", "overlay", "overlay", *options))
     return mounts + [
-        _mount(str(path), "bind", str(path), ["rbind", "ro", "rprivate"]) for path in host.binds
+        mount(str(path), "bind", str(path), "rbind", "ro", "rprivate") for path in host.binds
     ]
 
 
-def _mount(target: str, kind: str, source: str, options: Sequence[str]) -> dict[str, Any]:
+def mount(target: str, kind: str, source: str, *options: str) -> dict[str, Any]:
+    """One OCI mount."""
     return {"destination": target, "type": kind, "source": source, "options": list(options)}
 
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from threading import Lock
 
+from labkit.files import write_atomically
+
 _PREFIX = "labkit://not-pulled/"
 
 
@@ -41,9 +43,7 @@ class Images:
             self._save([one for one in self._names if name not in (one, reference(one))])
 
     def _save(self, names: list[str]) -> None:
-        beside = self._path.with_name(f".{self._path.name}.new")
-        beside.write_text(json.dumps(names), encoding="utf-8")
-        beside.replace(self._path)
+        write_atomically(self._path, json.dumps(names), mode=0o644)
         self._names = names
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from labkit.runtime.hostfs import HostFs, Layers, overlay_mounts
+from labkit.runtime.hostfs import HostFs, Layers, mount, overlay_mounts
 
 Json = dict[str, Any]
 
@@ -166,11 +166,6 @@ def bind_mount(bind: Bind) -> Json:
     options = ["rbind", "ro" if bind.readonly else "rw", *bind.options]
     options.append("rslave" if bind.follows else "rprivate")
     return mount(bind.target, "bind", bind.source, *options)
-
-
-def mount(target: str, kind: str, source: str, *options: str) -> Json:
-    """One OCI mount."""
-    return {"destination": target, "type": kind, "source": source, "options": list(options)}
 
 
 def _depth(bind: Bind) -> int:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from labkit.files import write_atomically
 from labkit.paths import BIN_ENV, cache_dir
 from labkit.tools.catalog import Tool, Version
 from labkit.tools.platforms import Platform
@@ -134,7 +135,7 @@ def into_cache(tool: Tool, on: Platform, made: Path, *, source: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {"sha256": sha256(made), "stamp": _stamp(made), "source": source}
     made.replace(path)
-    _write(path.with_name(_RECORD), record)
+    write_atomically(path.with_name(_RECORD), json.dumps(record, indent=1), mode=0o644)
     return path
 
 
@@ -166,13 +167,4 @@ def _remember(path: Path, content: dict[str, Any]) -> None:
     # What only saves time need not be written: the cache may be another user's.
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, content)
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        write_atomically(path, json.dumps(content, indent=1), mode=0o644)

@@ -12,11 +12,12 @@ import pytest
 
 from labkit.cluster import creator, lease, logs, nodespace, ports, processes, records
 from labkit.cluster.gates import Gates
-from labkit.cluster.layout import Layout, write_atomically
+from labkit.cluster.layout import Layout
 from labkit.cluster.lease import Lease
 from labkit.cluster.processes import Process
 from labkit.cluster.removal import remove
 from labkit.errors import BadInput, ClusterError, WaitTimedOut
+from labkit.files import write_atomically
 
 
 @pytest.fixture

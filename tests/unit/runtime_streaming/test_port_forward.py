@@ -110,7 +110,8 @@ def test_a_stream_that_makes_no_sense_is_reset_and_the_others_live(spdy, pod_por
     assert client.until_ended(3, 5)[5] == b"still here"
 
 
-def test_a_reset_closes_the_connection_to_the_pod(spdy, pod_port):
+def greeted(spdy, pod_port):
+    """A client whose connection the pod has greeted, and when that connection ends."""
     ended = threading.Event()
 
     def wait_for_end(conn: socket.socket) -> None:
@@ -123,24 +124,18 @@ def test_a_reset_closes_the_connection_to_the_pod(spdy, pod_port):
     client = spdy()
     client.open_pair(1, pod_port(wait_for_end))
     assert client.frame()[2] == b"hello"
+    return client, ended
+
+
+def test_a_reset_closes_the_connection_to_the_pod(spdy, pod_port):
+    client, ended = greeted(spdy, pod_port)
     client.control(3, (3).to_bytes(4, "big") + (5).to_bytes(4, "big"))
 
     assert ended.wait(10)
 
 
 def test_a_client_that_leaves_closes_its_connections(spdy, pod_port):
-    ended = threading.Event()
-
-    def wait_for_end(conn: socket.socket) -> None:
-        conn.sendall(b"hello")
-        try:
-            conn.recv(1)
-        finally:
-            ended.set()
-
-    client = spdy()
-    client.open_pair(1, pod_port(wait_for_end))
-    assert client.frame()[2] == b"hello"
+    client, ended = greeted(spdy, pod_port)
     client.close()
 
     assert ended.wait(10)
